@@ -42,7 +42,7 @@ from regard.programs import (  # noqa: E402
     tokens,
     width,
 )
-from regard.programs.library import before, same_token, up_to_here  # noqa: E402
+from regard.programs.library import earlier, same_token, up_to_here  # noqa: E402
 
 LENGTH, LONGEST = 8, 64
 SHORTER = {"addition": 5}  # of eleven tokens there are 235,794,768 inputs up to length 8
@@ -64,7 +64,7 @@ def shuffled(*pairs: str) -> Any:
 
 count = width(same_token).named("count")
 smaller = width(select(tokens, tokens, "<")).named("smaller")
-rarer = width(select(count, count, ">")) + width(select(count, count) & before)
+rarer = width(select(count, count, ">")) + width(select(count, count) & earlier)
 earlier = [aggregate(select(indices, indices - offset), tokens) for offset in (2, 1)]
 ABC = "abc"
 TRACR = {  # the tasks of tracr's own examples

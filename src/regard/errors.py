@@ -47,12 +47,12 @@ class TrainingError(RegardError):
 
 
 @contextmanager
-def raised_as(kind: type[RegardError], what: str) -> Iterator[None]:
+def raised_as(kind: type[RegardError], message: str) -> Iterator[None]:
     """Turn an `OSError` of the block into an error of this kind: "what: the system's reason"."""
     try:
         yield
     except OSError as fault:
-        raise kind(f"{what}: {fault.strerror or fault}") from None
+        raise kind(f"{message}: {fault.strerror or fault}") from None
 
 
 def ran_out_of_memory(fault: BaseException) -> bool:
@@ -77,6 +77,6 @@ def memory_named(doing: str, lower: str) -> Iterator[None]:
         raise TrainingError(f"out of memory {doing}: lower {lower}") from None
 
 
-def one_line(fault: Exception, most: int = 200) -> str:
+def one_line(fault: Exception, longest: int = 200) -> str:
     """The text of an error of another library on one line, at most so many characters."""
-    return " ".join(str(fault).split())[:most]
+    return " ".join(str(fault).split())[:longest]

@@ -93,15 +93,15 @@ def opened(path: str | os.PathLike[str]) -> Iterator[BufferedReader]:
         yield file
 
 
-def read(path: str | os.PathLike[str], most: int | None = None) -> bytes:
+def read(path: str | os.PathLike[str], largest: int | None = None) -> bytes:
     """The bytes of a file, as `opened` opens it.
 
     Raises:
-        OSError: it cannot be read, or has more than `most` bytes.
+        OSError: it cannot be read, or has more than `largest` bytes.
     """
     with opened(path) as file:
-        if most is not None and os.fstat(file.fileno()).st_size > most:
-            raise OSError(EFBIG, f"larger than {most} bytes", str(path))
+        if largest is not None and os.fstat(file.fileno()).st_size > largest:
+            raise OSError(EFBIG, f"larger than {largest} bytes", str(path))
         return file.read()
 
 
@@ -115,9 +115,9 @@ def append(path: str | os.PathLike[str], content: bytes) -> None:
         with open(_place(path), "ab", buffering=0, opener=_at_once) as file:
             end = file.seek(0, os.SEEK_END)
             try:
-                rest = memoryview(content)
-                while rest:
-                    rest = rest[file.write(rest) :]
+                remaining = memoryview(content)
+                while remaining:
+                    remaining = remaining[file.write(remaining) :]
             except BaseException:
                 with suppress(OSError):
                     file.truncate(end)

@@ -86,29 +86,33 @@ class Named:
         """One axis as several, the first the slowest: ``x.split("d_model", heads=8, d_key=64)``."""
         place, total = self._place(axis), prod(sizes.values())
         if total != self.tensor.shape[place]:
-            raise ShapeError(f"axis {axis!r} of {_listed(self)} is not {total} long, as {sizes} is")
+            raise ShapeError(
+                f"axis {axis!r} of {_describe(self)} is not {total} long, as {sizes} is"
+            )
         names = [*self.axes[:place], *sizes, *self.axes[place + 1 :]]
         return Named(self.tensor.unflatten(place, tuple(sizes.values())), names)
 
     def join(self, axes: Axes, into: str) -> "Named":
         """Several axes as one, which comes last: ``x.join("heads d_value", "d_model")``."""
-        joined = _names(axes)
-        rest = [axis for axis in self.axes if axis not in joined]
-        return Named(self.order([*rest, *joined]).tensor.flatten(len(rest)), [*rest, into])
+        merged = _names(axes)
+        remaining = [axis for axis in self.axes if axis not in merged]
+        return Named(
+            self.order([*remaining, *merged]).tensor.flatten(len(remaining)), [*remaining, into]
+        )
 
     def at(self, **index: int) -> "Named":
         """The numbers at one place of some axes: ``x.at(heads=0, queries=-1)``."""
         tensor = self.tensor
         for place, axis in sorted(((self._place(axis), axis) for axis in index), reverse=True):
             if not -tensor.shape[place] <= index[axis] < tensor.shape[place]:
-                raise IndexError(f"{axis}={index[axis]} is out of range in {_listed(self)}")
+                raise IndexError(f"{axis}={index[axis]} is out of range in {_describe(self)}")
             tensor = tensor.select(place, index[axis])
         return Named(tensor, [axis for axis in self.axes if axis not in index])
 
     def _place(self, axis: str) -> int:
         if axis not in self.axes:
             raise ShapeError(
-                f"no axis {axis!r} in {_listed(self)}: pass one of these, or rename one"
+                f"no axis {axis!r} in {_describe(self)}: pass one of these, or rename one"
             )
         return self.axes.index(axis)
 
@@ -117,12 +121,12 @@ class Named:
         for axis in required:
             self._place(axis)
         if extra := [axis for axis in self.axes if axis not in axes]:
-            raise ShapeError(f"axis {extra[0]!r} of {_listed(self)} is none of {', '.join(axes)}")
+            raise ShapeError(f"axis {extra[0]!r} of {_describe(self)} is none of {', '.join(axes)}")
         ordered = self.tensor.permute([self._place(axis) for axis in axes if axis in self.axes])
         return ordered[tuple(slice(None) if axis in self.axes else None for axis in axes)]
 
     def __repr__(self) -> str:
-        return f"Named{_listed(self)}"
+        return f"Named{_describe(self)}"
 
     __add__, __radd__ = _operator(operator.add)
     __sub__, __rsub__ = _operator(operator.sub)
@@ -153,8 +157,8 @@ def apply(function: Callable[..., Any], *operands: Any) -> Named:
     if any(getattr(each, "ndim", 0) for each in operands):
         raise ShapeError("a tensor without names meets named ones: pass Named(tensor, axes)")
     sizes = _joint(*(each for each in operands if isinstance(each, Named)))
-    given = [each._over(list(sizes)) if isinstance(each, Named) else each for each in operands]
-    result = function(*given)
+    tensors = [each._over(list(sizes)) if isinstance(each, Named) else each for each in operands]
+    result = function(*tensors)
     if list(result.shape) != list(sizes.values()):
         raise ShapeError(f"the function made shape {list(result.shape)} of {sizes}: call `along`")
     return Named(result, list(sizes))
@@ -175,12 +179,14 @@ def dot(left: Named, right: Named, over: Axes) -> Named:
     names, summed = list(_joint(left, right)), _names(over)
     for axis in summed:
         left._place(axis), right._place(axis)
-    kept = [name for name in names if name not in summed]
-    places = [[names.index(axis) for axis in axes] for axes in (left.axes, right.axes, kept)]
-    return Named(torch.einsum(left.tensor, places[0], right.tensor, places[1], places[2]), kept)
+    remaining = [name for name in names if name not in summed]
+    places = [[names.index(axis) for axis in axes] for axes in (left.axes, right.axes, remaining)]
+    return Named(
+        torch.einsum(left.tensor, places[0], right.tensor, places[1], places[2]), remaining
+    )
 
 
-def attend(query: Named, key: Named, value: Named, **how: Any) -> Named:
+def attend(query: Named, key: Named, value: Named, **options: Any) -> Named:
     """`regard.attend` by name: the reading, over the batch axes, `queries` and `d_value`.
 
     Args:
@@ -189,36 +195,38 @@ def attend(query: Named, key: Named, value: Named, **how: Any) -> Named:
         value: has the axes `keys` and `d_value`. All other axes, such as `heads`, are batch axes.
         how: the options of `regard.attend`; mask and bias may be named.
     """
-    batch, (q, k, v), how = _laid_out(query, key, value, **how)
-    return Named(plain.attend(q, k, v, **how), [*batch, "queries", "d_value"])
+    batch, (q, k, v), options = _laid_out(query, key, value, **options)
+    return Named(plain.attend(q, k, v, **options), [*batch, "queries", "d_value"])
 
 
-def weights(query: Named, key: Named, **how: Any) -> Named:
+def weights(query: Named, key: Named, **options: Any) -> Named:
     """The weights of `regard.look` by name, over the batch axes, `queries` and `keys`."""
-    batch, (q, k), how = _laid_out(query, key, **how)
-    return Named(plain.look(q, k, **how).weights(), [*batch, "queries", "keys"])
+    batch, (q, k), options = _laid_out(query, key, **options)
+    return Named(plain.look(q, k, **options).weights(), [*batch, "queries", "keys"])
 
 
-def _laid_out(*tensors: Named, **how: Any) -> tuple[list[str], list[Tensor], dict[str, Any]]:
+def _laid_out(*tensors: Named, **options: Any) -> tuple[list[str], list[Tensor], dict[str, Any]]:
     """The batch axes, and query, key, value and options with the axes in the library's order."""
     width = "d_query" if "d_query" in tensors[0].axes else "d_key"
-    own = [["queries", width], ["keys", "d_key"], ["keys", "d_value"]][: len(tensors)]
+    orders = [["queries", width], ["keys", "d_key"], ["keys", "d_value"]][: len(tensors)]
     batch = [axis for axis in _joint(*tensors) if axis not in _OWN]
-    planes = {name: plane for name, plane in how.items() if isinstance(plane, Named)}
+    planes = {name: plane for name, plane in options.items() if isinstance(plane, Named)}
     _joint(*tensors, *planes.values())
-    laid = [x._over([*batch, *axes], required=axes) for x, axes in zip(tensors, own, strict=True)]
-    how |= {name: plane._over([*batch, "queries", "keys"]) for name, plane in planes.items()}
-    return batch, laid, how
+    laid = [
+        x._over([*batch, *axes], required=axes) for x, axes in zip(tensors, orders, strict=True)
+    ]
+    options |= {name: plane._over([*batch, "queries", "keys"]) for name, plane in planes.items()}
+    return batch, laid, options
 
 
 def _joint(*operands: Named) -> dict[str, int]:
     """The length of each axis, in the order in which they appear."""
     sizes: dict[str, int] = {}
-    for each in operands:
-        for axis, size in each.sizes.items():
+    for operand in operands:
+        for axis, size in operand.sizes.items():
             if sizes.setdefault(axis, size) != size:
-                listed = " and ".join(map(_listed, operands))
-                raise ShapeError(f"axis {axis!r} has two lengths in {listed}: rename one")
+                described = " and ".join(map(_describe, operands))
+                raise ShapeError(f"axis {axis!r} has two lengths in {described}: rename one")
     return sizes
 
 
@@ -231,5 +239,5 @@ def _names(axes: Axes) -> tuple[str, ...]:
     return names
 
 
-def _listed(x: Named) -> str:
+def _describe(x: Named) -> str:
     return "(" + ", ".join(f"{axis} {size}" for axis, size in x.sizes.items()) + ")"

@@ -84,10 +84,10 @@ def read(
         OSError: it cannot be read, or is not an ordinary file.
     """
     with files.opened(Path(path)) as file:
-        found = header(file)
-        entries = {n: e for n, e in found.entries.items() if names is None or n in names}
+        declared = header(file)
+        entries = {n: e for n, e in declared.entries.items() if names is None or n in names}
         check_types(entries)
-        return {name: _tensor(file, entry) for name, entry in entries.items()}, found.metadata
+        return {name: _tensor(file, entry) for name, entry in entries.items()}, declared.metadata
 
 
 def check_types(entries: Mapping[str, Entry]) -> None:
@@ -145,7 +145,7 @@ def header(file: BinaryIO) -> Header:
         raise TensorFileError(f"its header names {len(table)} tensors")
     entries = {name: _entry(name, described, 8 + length) for name, described in table.items()}
     end = 8 + length
-    for name, entry in sorted(entries.items(), key=lambda each: (each[1].offset, each[1].size)):
+    for name, entry in sorted(entries.items(), key=lambda item: (item[1].offset, item[1].size)):
         if entry.offset != end:
             raise TensorFileError(f"tensor {name!r} does not begin where the one before ends")
         end += entry.size

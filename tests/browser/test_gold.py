@@ -8,7 +8,7 @@ from tests.explorer.bundles import Bundle
 from tests.explorer.test_agreement import GOLD
 
 from regard.explorer.contract import pack
-from regard.explorer.translating import given
+from regard.explorer.translating import of_gold
 from regard.translation.translator import Translator
 
 
@@ -30,7 +30,7 @@ def test_heads_are_sorted_by_their_agreement_with_gold_links(paired, open_page):
     )
     page.get_by_role("tab", name="Heads").click()
     page.get_by_label("Sort by").select_option("agreement")
-    scene, _ = given(Translator.open("es-en"), GOLD, 0)
+    scene, _ = of_gold(Translator.open("es-en"), GOLD, 0)
     header = Bundle(pack(scene)).header
     expected = [
         (value, f"{one['name']} head {head}")

@@ -28,7 +28,7 @@ GOLD = Gold([{(1, 0), (2, 1), (3, 2), (5, 3), (4, 4), (6, 5)}], [{(0, 5), (0, 0)
 @pytest.mark.parametrize("name", ["es-en", "es-en-recurrent"])
 def test_the_heads_of_a_translation_agree_as_in_alignment(name):
     translator = Translator.open(name)
-    scene, made = translating.given(translator, GOLD, 0, name)
+    scene, made = translating.of_gold(translator, GOLD, 0, name)
     assert (made.source, made.text) == ("¿ Dónde está la casa grande?", "Where is the big house?")
     words = [text for _, _, text in scene.sequences[0].words]
     assert words == [*WORDS[0], "</s>"]

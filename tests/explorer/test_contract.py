@@ -52,7 +52,7 @@ def test_masked_cells_are_not_numbers():
 def test_large_attentions_are_sent_as_a_picture_and_the_largest_of_each_row():
     given = scene(2, 300, 200)
     look = given.attentions[0].look
-    header, buffer = parse(pack(given, whole=1000))
+    header, buffer = parse(pack(given, most_weights=1000))
     (one,) = header["attentions"]
     assert "weights" not in one
     picture, top = one["map"], one["top"]
@@ -66,7 +66,9 @@ def test_large_attentions_are_sent_as_a_picture_and_the_largest_of_each_row():
 
 
 def test_a_picture_says_which_bins_are_masked():
-    header, buffer = parse(pack(scene(2, 300, 300, regard.masks.causal(align="end")), whole=1000))
+    header, buffer = parse(
+        pack(scene(2, 300, 300, regard.masks.causal(align="end")), most_weights=1000)
+    )
     (one,) = header["attentions"]
     drawn = buffer(one["map"]["buffer"], "u1").reshape(2, 128, 128)
     first = np.arange(129) * 300 // 128
@@ -77,9 +79,9 @@ def test_a_picture_says_which_bins_are_masked():
 
 def test_a_file_of_many_rows_has_fewer_keys_of_each_and_a_server_sends_none():
     given = scene(2, 150_000, 10)
-    header, _ = parse(pack(given, whole=1000))
+    header, _ = parse(pack(given, most_weights=1000))
     assert header["attentions"][0]["top"]["count"] == 2
-    header, _ = parse(pack(given, run="id", whole=1000))
+    header, _ = parse(pack(given, run="id", most_weights=1000))
     assert "map" in header["attentions"][0]
     assert "top" not in header["attentions"][0]
 
@@ -98,10 +100,10 @@ def test_measures_of_known_heads():
 
 def test_measures_of_a_deep_attention_come_from_some_of_its_queries(monkeypatch):
     given = scene(2, 4000, 50)
-    whole, _ = parse(pack(given, run="id", whole=0))
+    whole, _ = parse(pack(given, run="id", most_weights=0))
     monkeypatch.setattr(contract, "DEEP", 1)
     monkeypatch.setattr(contract, "SAMPLED", 2 * 50 * 1000)
-    part, _ = parse(pack(given, run="id", whole=0))
+    part, _ = parse(pack(given, run="id", most_weights=0))
     (exact,), (sampled,) = whole["attentions"], part["attentions"]
     assert "sampled" not in exact
     assert sampled["sampled"] == 1000

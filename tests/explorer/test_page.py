@@ -9,7 +9,7 @@ import torch
 
 import regard
 from regard.explorer import Attention, Scene, Sequence, write
-from regard.explorer.page import part, standalone
+from regard.explorer.page import built_file, standalone
 
 HOSTILE = "</script><img src=x onerror=alert(1)> \ud800 {title} \"'"
 
@@ -29,7 +29,7 @@ def test_hostile_text_stays_inside_of_the_data(tmp_path):
 
 
 def test_pages_carry_the_notices_of_the_packages_in_the_front_end():
-    notices = part("third-party.txt")
+    notices = built_file("third-party.txt")
     assert {"preact", "@preact/signals", "@preact/signals-core"} == set(
         re.findall(r"(\S+) \d+\.\d+\.\d+", notices)
     )
@@ -37,5 +37,5 @@ def test_pages_carry_the_notices_of_the_packages_in_the_front_end():
     assert notices.count("Permission is hereby granted") == notices.count(
         "THE SOFTWARE IS PROVIDED"
     )
-    assert part("explorer.js").startswith(f"/*! {notices}*/")
+    assert built_file("explorer.js").startswith(f"/*! {notices}*/")
     assert notices in standalone(b"", "")

@@ -54,11 +54,11 @@ def transformer(
     vocabularies, of the source and of the target.
     """
     width, tied = settings.width, settings.tied
-    own: dict[str, Any] = {"d_head": settings.head_width, "bias": settings.attention_bias}
+    options: dict[str, Any] = {"d_head": settings.head_width, "bias": settings.attention_bias}
     norm = Part(ADDED, width * (2 if settings.normalisation == "layer" else 1))
 
     def reading(rows: int, columns: int, cached: bool) -> Parts:
-        return [norm, *attention(rows, columns, width, settings.heads, **own, cached=cached)]
+        return [norm, *attention(rows, columns, width, settings.heads, **options, cached=cached)]
 
     def fed(rows: int) -> Parts:
         bias = settings.feed_forward_bias
@@ -96,26 +96,26 @@ def recurrent(
         ends = (d_input, d_state)
         return [p for d in ends for p in linear("recurrence", d, gates * d_state, rows, bias=True)]
 
-    parts = [embeddings(words, word, settings.tied == "three_way")]
+    costs = [embeddings(words, word, settings.tied == "three_way")]
     for layer in range(settings.encoder_layers):
-        one = cell(memory if layer else word, settings.encoder_width, keys)
-        parts += times(2 if settings.bidirectional else 1, one)
+        cell_costs = cell(memory if layer else word, settings.encoder_width, keys)
+        costs += times(2 if settings.bidirectional else 1, cell_costs)
     if settings.bridge == "linear":
         bridge = linear("recurrence", memory, state, 1, bias=True)
-        parts += times(settings.decoder_layers * (2 if settings.cell == "lstm" else 1), bridge)
+        costs += times(settings.decoder_layers * (2 if settings.cell == "lstm" else 1), bridge)
     for layer in range(settings.decoder_layers):
-        parts += cell(state if layer else word, state, queries)
-    parts += [matrix("recurrence", feed, gates * state, queries)]
+        costs += cell(state if layer else word, state, queries)
+    costs += [matrix("recurrence", feed, gates * state, queries)]
     if settings.attention != "none":
-        parts += _crossed(settings, queries, keys, queries if feed else 1)
+        costs += _crossed(settings, queries, keys, queries if feed else 1)
     hidden = settings.hidden_width
     if settings.attention == "bahdanau":
-        parts += linear("output layer", state + memory + word, hidden, queries, bias=True)
+        costs += linear("output layer", state + memory + word, hidden, queries, bias=True)
     else:
-        joined = memory + state if settings.attention == "luong" else 0
-        parts += [matrix("output layer", joined, state, queries)]
-        parts += [matrix("output layer", state, hidden, queries)] if hidden != state else []
-    return [*parts, *output(words[1], hidden, queries, settings.tied != "none", True)]
+        read_width = memory + state if settings.attention == "luong" else 0
+        costs += [matrix("output layer", read_width, state, queries)]
+        costs += [matrix("output layer", state, hidden, queries)] if hidden != state else []
+    return [*costs, *output(words[1], hidden, queries, settings.tied != "none", True)]
 
 
 def _crossed(settings: RecurrentSettings, queries: int, keys: int, calls: int) -> Parts:
@@ -184,8 +184,8 @@ def embeddings(words: tuple[int, int], width: int, shared: bool) -> Part:
 def feed_forward(width: int, inner: int, rows: int, bias: bool, gated: bool = False) -> Parts:
     """W2 f(W1 x), with a gate W3 x or without."""
     hidden = linear("feed-forward", width, inner, rows, bias=bias)
-    last = linear("feed-forward", inner, width, rows, bias=bias)
-    return times(2 if gated else 1, hidden) + last
+    outer_layer = linear("feed-forward", inner, width, rows, bias=bias)
+    return times(2 if gated else 1, hidden) + outer_layer
 
 
 def output(words: int, width: int, rows: int, tied: bool, bias: bool) -> Parts:

@@ -98,11 +98,13 @@ def of_model(
         raise ConfigurationError(
             f"keys is {keys}: {name} reads its queries too, pass {queries} or more"
         )
-    parts = added(batched(batch, model.parts(queries, keys)))
+    costs = added(batched(batch, model.parts(queries, keys)))
     uncounted: tuple[str, ...] = ()
-    if model.most is not None and max(queries, keys) > model.most:
-        uncounted = (f"vectors of positions after {model.most:,}: the model has not learned them",)
-    return Cost(name, parts, queries, keys, batch, number_bytes, model.width, uncounted)
+    if model.longest is not None and max(queries, keys) > model.longest:
+        uncounted = (
+            f"vectors of positions after {model.longest:,}: the model has not learned them",
+        )
+    return Cost(name, costs, queries, keys, batch, number_bytes, model.width, uncounted)
 
 
 def of_module(
@@ -112,8 +114,8 @@ def of_module(
     from regard.costs import modules
 
     _check(MOST, number_bytes=number_bytes)
-    parts, uncounted = modules.count(module, run)
-    return Cost(name, added(parts), number_bytes=number_bytes, uncounted=uncounted)
+    costs, uncounted = modules.count(module, run)
+    return Cost(name, added(costs), number_bytes=number_bytes, uncounted=uncounted)
 
 
 def built_module(module: "nn.Module") -> Model | None:
@@ -136,7 +138,7 @@ def built_module(module: "nn.Module") -> Model | None:
 
 
 def find(
-    what: Any,
+    model: Any,
     *,
     width: int | None = None,
     heads: int | None = None,
@@ -151,28 +153,28 @@ def find(
     """
     from regard.translation.settings.configuration import Configuration
 
-    if not isinstance(what, str | os.PathLike | Configuration):
+    if not isinstance(model, str | os.PathLike | Configuration):
         raise TypeError(
-            f"a value of type {type(what).__name__} is not counted: pass a name, a path, a"
+            f"a value of type {type(model).__name__} is not counted: pass a name, a path, a"
             " Configuration or a module"
         )
-    name = "a configuration" if isinstance(what, Configuration) else os.fspath(what)
+    name = "a configuration" if isinstance(model, Configuration) else os.fspath(model)
     if name not in KINDS and any(size is not None for size in (width, heads, value_width)):
         raise ConfigurationError(
             f"{name}: width, heads and value_width are sizes of {', '.join(KINDS)}"
         )
-    if not isinstance(what, Configuration) and name not in (*KINDS, *PAPERS):
+    if not isinstance(model, Configuration) and name not in (*KINDS, *PAPERS):
         shipped = {path.stem: path for path in CONFIGURATIONS.glob("*.toml")}
         path = Path(name) if os.path.isfile(name) else shipped.get(name)
         if path is not None:
-            what, name, changes = toml.read(path, changes), str(path), ()
+            model, name, changes = toml.read(path, changes), str(path), ()
     if changes:
         raise ConfigurationError(
             f"{name}: a key is changed in the file of a configuration: leave --set out"
         )
-    if isinstance(what, Configuration):
-        size = what.tokenizer.vocabulary_size
-        return Model(name, min(50, what.data.longest), what.model, (size, size))
+    if isinstance(model, Configuration):
+        size = model.tokenizer.vocabulary_size
+        return Model(name, min(50, model.data.longest), model.model, (size, size))
     if name in KINDS:
         return _attention(name, 512 if width is None else width, heads, value_width)
     return PAPERS[name] if name in PAPERS else _run(name)
@@ -192,10 +194,10 @@ def _attention(kind: str, width: int, heads: int | None, value_width: int | None
     return Model(f"one attention of width {width:,}{values}", 512, sizes)
 
 
-def _check(most: int, **numbers: Any) -> None:
+def _check(largest: int, **numbers: Any) -> None:
     for name, value in numbers.items():
-        if type(value) is not int or not 1 <= value <= most:
-            raise ConfigurationError(f"{name} is {value!r}: pass a whole number, 1 to {most:,}")
+        if type(value) is not int or not 1 <= value <= largest:
+            raise ConfigurationError(f"{name} is {value!r}: pass a whole number, 1 to {largest:,}")
 
 
 def _run(name: str) -> Model:
@@ -206,9 +208,9 @@ def _run(name: str) -> Model:
     try:
         folder = folder_of(name)
     except ModelError as fault:
-        known = ", ".join([*PAPERS, *KINDS])
+        names = ", ".join([*PAPERS, *KINDS])
         raise ConfigurationError(
-            f"{fault}; named are {known}; or give a configuration, or MODULE:CALL"
+            f"{fault}; named are {names}; or give a configuration, or MODULE:CALL"
         ) from None
     run = Run.open(folder)
     tokenizers = run.tokenizers()

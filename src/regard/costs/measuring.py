@@ -119,18 +119,18 @@ def measured(paper: Cost, of: Model) -> Measured:
         TrainingError: memory ran out.
     """
     weights, activations, scores, _ = paper.memory
-    memory, here = weights + activations + 2 * scores, _memory()  # the softmax makes as many
-    if here is not None and memory > here:
+    memory, available = weights + activations + 2 * scores, _memory()  # the softmax makes as many
+    if available is not None and memory > available:
         raise ConfigurationError(
             f"{paper.model} needs {memory / 1e9:,.1f} GB for weights, activations, scores and their"
-            f" softmax, this machine has {here / 1e9:,.1f} GB: leave --measure out, or choose shorter lengths"
+            f" softmax, this machine has {available / 1e9:,.1f} GB: leave --measure out, or choose shorter lengths"
         )
     assert of.built is not None
     assert paper.queries is not None
     assert paper.keys is not None
-    if of.most is not None and max(paper.queries, paper.keys) > of.most:
+    if of.longest is not None and max(paper.queries, paper.keys) > of.longest:
         raise ConfigurationError(
-            f"{paper.model} has learned {of.most:,} positions: leave --measure out, or choose"
+            f"{paper.model} has learned {of.longest:,} positions: leave --measure out, or choose"
             " shorter lengths"
         )
     with memory_named("in a measured pass", "--batch, --queries or --keys"):
@@ -146,7 +146,7 @@ def measured(paper: Cost, of: Model) -> Measured:
             seconds = min(repeat(run, number=1, repeat=RUNS))
     count = sum(part.multiply_adds for part in products.parts)
     parameters = sum(each.numel() for each in model.parameters())
-    return Measured(parameters, count, seconds, blocked.most, matrix.most)
+    return Measured(parameters, count, seconds, blocked.peak, matrix.peak)
 
 
 class Peak(TorchDispatchMode):
@@ -155,16 +155,16 @@ class Peak(TorchDispatchMode):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._known: set[int] = set()
-        self._now = self.most = 0
+        self._now = self.peak = 0
         for tensor in (*model.parameters(), *model.buffers()):
             self._add(tensor)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for each in tree_leaves((args, made)):
-            if isinstance(each, Tensor):
-                self._add(each)
-        return made
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves((args, result)):
+            if isinstance(leaf, Tensor):
+                self._add(leaf)
+        return result
 
     def _add(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
@@ -172,7 +172,7 @@ class Peak(TorchDispatchMode):
         if key not in self._known:
             self._known.add(key)
             self._now += storage.nbytes()
-            self.most = max(self.most, self._now)
+            self.peak = max(self.peak, self._now)
             weakref.finalize(storage, self._remove, key, storage.nbytes())
 
     def _remove(self, key: int, size: int) -> None:

@@ -59,10 +59,10 @@ def parameters(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     for path, parameter in model.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedParameter):
             raise ModelError(f"{path} has no shape yet: call the model once, then count")
-        yield _part(modules[path.rpartition(".")[0]], path, parameter), parameter
+        yield _part_name(modules[path.rpartition(".")[0]], path, parameter), parameter
 
 
-def _part(owner: nn.Module, path: str, parameter: Tensor) -> str:
+def _part_name(owner: nn.Module, path: str, parameter: Tensor) -> str:
     if isinstance(owner, nn.Embedding | nn.EmbeddingBag):
         return "embeddings"
     if isinstance(owner, _RECURRENT):
@@ -95,10 +95,10 @@ class Products(TorchDispatchMode):
         counted = flop_registry.get(packet)
         if counted is None:
             with self:  # an operation made of others, which inference mode passes on whole
-                made = func.decompose(*args, **kwargs)
-            if made is not NotImplemented:
-                return made
-        made = func(*args, **kwargs)
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        result = func(*args, **kwargs)
         cheap = func.namespace in ("aten", "prims") and packet.__name__.strip("_") in _CHEAP
         dense = all(each.layout is torch.strided for each in args if isinstance(each, Tensor))
         if dense and _FUSED.match(name):
@@ -106,14 +106,14 @@ class Products(TorchDispatchMode):
             self.parts += read(query[-2], key[-2], query[:-2].numel(), query[-1], value[-1])
         elif dense and (counted is not None or name in ("aten::mv", "aten::dot")):
             twice = 2 * args[0].numel()  # of a matrix by a vector, which torch does not count
-            twice = twice if counted is None else counted(*args, **kwargs, out_val=made)
-            out = made if isinstance(made, Tensor) else made[0]
-            self.parts.append(Part(self._part(name, args), 0, twice // 2, out.numel()))
+            twice = twice if counted is None else counted(*args, **kwargs, out_val=result)
+            out = result if isinstance(result, Tensor) else result[0]
+            self.parts.append(Part(self._part_name(name, args), 0, twice // 2, out.numel()))
         elif not (torch.Tag.pointwise in func.tags or func.is_view or cheap):
             self.uncounted[name] += 1
-        return made
+        return result
 
-    def _part(self, name: str, operands: Any) -> str:
+    def _part_name(self, name: str, operands: Any) -> str:
         tensors = [each for each in operands if isinstance(each, Tensor)]
         owners = [self._owners.get(each.untyped_storage()._cdata) for each in tensors]
         for owner in owners:
@@ -150,19 +150,19 @@ def plain() -> Iterator[None]:
 
 def count(model: nn.Module, run: Callable[[], Any] | None) -> tuple[Parts, tuple[str, ...]]:
     """The parts of a model, and the operations left out. Without `run`, which calls the model, only its parameters."""
-    parts = [Part(name, each.numel()) for name, each in parameters(model)]
+    costs = [Part(name, each.numel()) for name, each in parameters(model)]
     uncounted = tuple(
         f"the packed weights of {path or 'the module'}"
         for path, each in model.named_modules()
         if hasattr(each, "_packed_params") and not path.endswith("_packed_params")
     )
     if run is None:
-        return parts, (*uncounted, "multiply-adds and activations: pass the inputs of a call too")
+        return costs, (*uncounted, "multiply-adds and activations: pass the inputs of a call too")
     products = Products(model)
     with evaluated(model), torch.no_grad(), plain(), products:
         run()
     calls = (f"{name}, {count} calls" for name, count in products.uncounted.items())
-    return parts + products.parts, (*uncounted, *calls)
+    return costs + products.parts, (*uncounted, *calls)
 
 
 def heads(module: MultiHeadAttention) -> Callable[[int, int], Parts] | None:

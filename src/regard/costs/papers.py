@@ -43,7 +43,7 @@ class Model:
         return getattr(self.built, "width", None)
 
     @property
-    def most(self) -> int | None:
+    def longest(self) -> int | None:
         """The largest number of positions that it has learned, where there is one."""
         match self.built:
             case Stack(positions=positions):

@@ -38,29 +38,29 @@ FIELDS = ("parameters", "multiply_adds", "activations", "scores", "cache")
 Parts = list[Part]
 
 
-def times(count: int, parts: Iterable[Part]) -> Parts:
+def times(count: int, costs: Iterable[Part]) -> Parts:
     """So many layers of these parts."""
     return [
-        replace(part, **{name: count * getattr(part, name) for name in FIELDS}) for part in parts
+        replace(part, **{name: count * getattr(part, name) for name in FIELDS}) for part in costs
     ]
 
 
-def batched(count: int, parts: Iterable[Part]) -> Parts:
+def batched(count: int, costs: Iterable[Part]) -> Parts:
     """The parts with a batch of so many sequences, which share the parameters."""
     return [
-        replace(many, parameters=part.parameters) for part in parts for many in times(count, [part])
+        replace(many, parameters=part.parameters) for part in costs for many in times(count, [part])
     ]
 
 
-def added(parts: Iterable[Part]) -> tuple[Part, ...]:
+def added(costs: Iterable[Part]) -> tuple[Part, ...]:
     """One part of each name, in the order of a model."""
     sums: dict[str, Part] = {}
-    for part in parts:
-        old = sums.get(part.name, Part(part.name))
-        both = {name: getattr(old, name) + getattr(part, name) for name in FIELDS}
-        sums[part.name] = replace(part, **both)
-    known = [sums.pop(name) for name in ORDER if name in sums]
-    return (*known, *sums.values())
+    for cost in costs:
+        old = sums.get(cost.name, Part(cost.name))
+        numbers = {name: getattr(old, name) + getattr(cost, name) for name in FIELDS}
+        sums[cost.name] = replace(cost, **numbers)
+    ordered = [sums.pop(name) for name in ORDER if name in sums]
+    return (*ordered, *sums.values())
 
 
 def matrix(
@@ -107,9 +107,9 @@ def scored(
     """
     shared = {"heads": heads, "sets": sets}
     if score in ("additive", "concat"):
-        kept = keys * d_hidden * prepared
+        cache = keys * d_hidden * prepared
         W_Q = matrix("W_Q", d_query, d_hidden, queries, **shared)
-        W_K = matrix("W_K", d_key, d_hidden, keys, **shared, cache=kept)
+        W_K = matrix("W_K", d_key, d_hidden, keys, **shared, cache=cache)
         return [W_Q, W_K, Part("scores", sets * d_hidden)], d_hidden
     if score != "general":
         return [Part("W_K", cache=keys * d_key * (prepared and score == "cosine"))], d_key
@@ -218,10 +218,10 @@ class Cost:
 
     def __getitem__(self, name: str) -> Part:
         """The part of this name; a KeyError if the model has none."""
-        parts = {part.name: part for part in self.parts}
-        if name not in parts:
-            raise KeyError(f"no part {name!r} in {self.model}; there are {', '.join(parts)}")
-        return parts[name]
+        by_name = {part.name: part for part in self.parts}
+        if name not in by_name:
+            raise KeyError(f"no part {name!r} in {self.model}; there are {', '.join(by_name)}")
+        return by_name[name]
 
     @property
     def total(self) -> Part:
@@ -249,18 +249,18 @@ class Cost:
         sizes = [part.parameters for part in self.parts if part.name in names]
         if self.width is None or len(sizes) != 4 or len(set(sizes)) > 1:
             return None
-        count, rest = divmod(sizes[0], self.width**2)
+        count, remainder = divmod(sizes[0], self.width**2)
         thousands = self.width // 1024
         wide = thousands > 1 and self.width % 1024 == 0
         width = f"({thousands} x 1,024)" if wide else f"{self.width:,}"
-        return None if rest else (f"4 x {count} x {width}^2", sum(sizes))
+        return None if remainder else (f"4 x {count} x {width}^2", sum(sizes))
 
     def as_object(self) -> dict[str, Any]:
         """The cost for JSON."""
-        made = asdict(self)
-        parts = {part.pop("name"): part for part in made.pop("parts")}
+        fields = asdict(self)
+        by_name = {part.pop("name"): part for part in fields.pop("parts")}
         sums = {"parameters": self.parameters, "multiply_adds": self.multiply_adds}
-        return {**made, **sums, "bytes": self.memory._asdict(), "parts": parts}
+        return {**fields, **sums, "bytes": self.memory._asdict(), "parts": by_name}
 
 
 def short(number: int, unit: str = "") -> str:

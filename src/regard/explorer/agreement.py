@@ -67,11 +67,13 @@ def agreement(
         links: the gold links.
         later: by how many queries the rows are shifted.
     """
-    first, last = links.queries or (0, len(queries))
-    rows = [(start + later, stop + later) for start, stop in queries[first:last]]
+    first_query, end = links.queries or (0, len(queries))
+    rows = [(start + later, stop + later) for start, stop in queries[first_query:end]]
     best = _best(look, rows, keys, links.keys or (0, len(keys)))
-    found = [{(key, first + query) for query, key in enumerate(head) if key >= 0} for head in best]
-    scores = [measure_alignment([each], [links.sure], [links.possible]) for each in found]
+    head_links = [
+        {(key, first_query + query) for query, key in enumerate(head) if key >= 0} for head in best
+    ]
+    scores = [measure_alignment([each], [links.sure], [links.possible]) for each in head_links]
     return [1 - each.aer / 100 for each in scores]
 
 
@@ -83,14 +85,14 @@ def _best(look: Look, rows: Sequence[Span], keys: Sequence[Span], linked: Span) 
     together = max(1, BLOCK // max(1, heads * look.shape[-1] * longest))
     best: list[Tensor] = [torch.empty(heads, 0, dtype=torch.long)]
     for at in range(0, len(rows), together):
-        some = rows[at : at + together]
-        start, stop = some[0][0], some[-1][1]
+        block = rows[at : at + together]
+        start, stop = block[0][0], block[-1][1]
         weights = look.weights(rows=range(start, stop)).reshape(heads, stop - start, look.shape[-1])
         sums = weights.new_zeros(heads, stop - start, len(keys) + 1).index_add_(-1, owner, weights)
-        own = _owners([(a - start, b - start) for a, b in some], stop - start, look.device)
-        words = sums.new_zeros(heads, len(some) + 1, len(keys) + 1).index_add_(1, own, sums)
-        most = words[:, :-1, slice(*linked)].max(-1)
-        best.append(torch.where(most.values > 0, most.indices + linked[0], -1).cpu())
+        row_owner = _owners([(a - start, b - start) for a, b in block], stop - start, look.device)
+        words = sums.new_zeros(heads, len(block) + 1, len(keys) + 1).index_add_(1, row_owner, sums)
+        largest = words[:, :-1, slice(*linked)].max(-1)
+        best.append(torch.where(largest.values > 0, largest.indices + linked[0], -1).cpu())
     return torch.cat(best, 1).tolist()
 
 

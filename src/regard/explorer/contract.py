@@ -134,29 +134,31 @@ class Scene:
     links: Links | None = None
 
     def __post_init__(self) -> None:
-        for one in self.attentions:
-            if self.links is not None and self.linked(one):
-                keys, queries = (len(self.sequences[at].spans) for at in (one.columns, one.rows))
+        for attention in self.attentions:
+            if self.links is not None and self.linked(attention):
+                keys, queries = (
+                    len(self.sequences[at].spans) for at in (attention.columns, attention.rows)
+                )
                 self.links.check(keys, queries)
 
-    def linked(self, one: Attention) -> bool:
+    def linked(self, attention: Attention) -> bool:
         """Whether the gold links are between the sequences of an attention."""
         crosses = [each for each in self.attentions if each.kind == "cross"]
-        return self.links is not None and one in (crosses or self.attentions)
+        return self.links is not None and attention in (crosses or self.attentions)
 
 
-def pack(scene: Scene, run: str | None = None, whole: int = WHOLE) -> bytes:
+def pack(scene: Scene, run: str | None = None, most_weights: int = WHOLE) -> bytes:
     """The bytes of a scene.
 
     Args:
         scene: the looks and their tokens.
         run: the id by which a server knows this run; None in a file.
-        whole: how many weights may be sent one by one, over all attentions.
+        most_weights: how many weights may be sent one by one, over all attentions.
     """
     buffers = _Buffers()
-    fits = sum(prod(one.shape) for one in scene.attentions) <= whole
-    rows = sum(prod(one.shape[:2]) for one in scene.attentions)
-    few = 0 if run is not None else min(LARGEST, max(1, SENT // max(1, rows)))
+    fits = sum(prod(attention.shape) for attention in scene.attentions) <= most_weights
+    rows = sum(prod(attention.shape[:2]) for attention in scene.attentions)
+    keys_of_row = 0 if run is not None else min(LARGEST, max(1, SENT // max(1, rows)))
     header = {
         "version": VERSION,
         "title": scene.title,
@@ -166,29 +168,32 @@ def pack(scene: Scene, run: str | None = None, whole: int = WHOLE) -> bytes:
             {"name": each.name, "tokens": each.tokens, "words": each.words}
             for each in scene.sequences
         ],
-        "attentions": [_attention(one, scene, buffers, fits, few) for one in scene.attentions],
+        "attentions": [
+            _attention(attention, scene, buffers, fits, keys_of_row)
+            for attention in scene.attentions
+        ],
         "translation": scene.translation,
         "links": _links(scene),
         **scene.more,
         "buffers": buffers.places,
     }
     text = json.dumps(header, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
-    return b"".join([MAGIC, struct.pack("<II", VERSION, len(text)), text, *buffers.parts])
+    return b"".join([MAGIC, struct.pack("<II", VERSION, len(text)), text, *buffers.contents])
 
 
 class _Buffers:
     """The buffers of a bundle, and where each of them lies."""
 
     def __init__(self) -> None:
-        self.parts: list[bytes] = []
+        self.contents: list[bytes] = []
         self.places: list[dict[str, int]] = []
 
     def add(self, numbers: np.ndarray) -> int:
         """The index of the buffer that now holds these numbers."""
-        part = np.ascontiguousarray(numbers).tobytes()
+        content = np.ascontiguousarray(numbers).tobytes()
         offset = sum(place["length"] for place in self.places)
-        self.parts.append(part)
-        self.places.append({"offset": offset, "length": len(part)})
+        self.contents.append(content)
+        self.places.append({"offset": offset, "length": len(content)})
         return len(self.places) - 1
 
 
@@ -196,86 +201,96 @@ def _links(scene: Scene) -> Any:
     """The gold links, and the attentions that they belong to."""
     if (links := scene.links) is None:
         return None
-    names = [one.name for one in scene.attentions if scene.linked(one)]
+    names = [attention.name for attention in scene.attentions if scene.linked(attention)]
     return {"of": names, "sure": sorted(links.sure), "possible": sorted(links.possible)}
 
 
 def _attention(
-    one: Attention, scene: Scene, buffers: _Buffers, fits: bool, few: int
+    attention: Attention, scene: Scene, buffers: _Buffers, fits: bool, keys_of_row: int
 ) -> dict[str, Any]:
-    """The header of an attention. A file gets `few` keys of each row; a server has all and sends none."""
-    deep = prod(one.shape) > DEEP
+    """The header of an attention. A file gets `keys_of_row` keys of each row; a server has all and sends none."""
+    deep = prod(attention.shape) > DEEP
     header: dict[str, Any] = {
-        "name": one.name,
-        "kind": one.kind,
-        "rows": one.rows,
-        "columns": one.columns,
-        "heads": list(range(one.shape[0]) if one.heads is None else one.heads),
-        "shape": one.shape,
+        "name": attention.name,
+        "kind": attention.kind,
+        "rows": attention.rows,
+        "columns": attention.columns,
+        "heads": list(range(attention.shape[0]) if attention.heads is None else attention.heads),
+        "shape": attention.shape,
     }
-    rows = _sample(one) if deep else None
+    rows = _sample(attention) if deep else None
     if rows is not None:
         header["sampled"] = len(rows)
-    header["measures"] = _measures(one, scene.sequences, rows)
-    if rows is None and scene.links is not None and scene.linked(one):
-        keys, queries = (scene.sequences[at].spans for at in (one.columns, one.rows))
-        header["measures"] |= _agreements(one.look, keys, queries, scene.links)
+    header["measures"] = _measures(attention, scene.sequences, rows)
+    if rows is None and scene.links is not None and scene.linked(attention):
+        keys, queries = (scene.sequences[at].spans for at in (attention.columns, attention.rows))
+        header["measures"] |= _agreements(attention.look, keys, queries, scene.links)
     if fits:
-        header["weights"] = {"buffer": buffers.add(_whole(one))}
-    elif few or not deep:
-        header["map"] = _picture(one, buffers)
-    if few and not fits:
-        header["top"] = _largest(one, buffers, few)
+        header["weights"] = {"buffer": buffers.add(_all_weights(attention))}
+    elif keys_of_row or not deep:
+        header["map"] = _picture(attention, buffers)
+    if keys_of_row and not fits:
+        header["top"] = _largest(attention, buffers, keys_of_row)
     return header
 
 
-def _sample(one: Attention) -> Tensor:
+def _sample(attention: Attention) -> Tensor:
     """Queries at even distances."""
-    heads, queries, keys = one.shape
+    heads, queries, keys = attention.shape
     count = min(queries, max(1, SAMPLED // (heads * keys)))
     return (torch.arange(count) * 2 + 1) * queries // (2 * count)
 
 
 def _measures(
-    one: Attention, sequences: Items[Sequence], rows: Tensor | None
+    attention: Attention, sequences: Items[Sequence], rows: Tensor | None
 ) -> dict[str, list[float]]:
-    ids = [sequences[side].ids for side in (one.rows, one.columns)]
-    known = [torch.tensor([each], device=one.look.device) for each in ids if each is not None]
-    tokens = TokenIds(*known) if len(known) == 2 else None
-    found = measures(one.look, one.kind, one.shape[0], one.places, tokens, rows, one.extent)
+    ids = [sequences[side].ids for side in (attention.rows, attention.columns)]
+    known_ids = [
+        torch.tensor([each], device=attention.look.device) for each in ids if each is not None
+    ]
+    tokens = TokenIds(*known_ids) if len(known_ids) == 2 else None
+    values = measures(
+        attention.look,
+        attention.kind,
+        attention.shape[0],
+        attention.places,
+        tokens,
+        rows,
+        attention.extent,
+    )
     # The entropy of negative weights, which an edit may give, is not a number.
-    return {name: each.tolist() for name, each in found.items() if each.isfinite().all()}
+    return {name: each.tolist() for name, each in values.items() if each.isfinite().all()}
 
 
 def _agreements(
     look: Look, keys: list[Span], queries: list[Span], links: Links
 ) -> dict[str, list[float]]:
     """Agreement with the gold links; where other words come after the linked ones, also one query later."""
-    found = {"agreement": agreement(look, keys, queries, links)}
+    agreements = {"agreement": agreement(look, keys, queries, links)}
     if links.queries is not None:
-        found["agreement, word read"] = agreement(look, keys, queries, links, later=1)
-    return found
+        agreements["agreement, word read"] = agreement(look, keys, queries, links, later=1)
+    return agreements
 
 
 @torch.no_grad()
-def _whole(one: Attention) -> np.ndarray:
+def _all_weights(attention: Attention) -> np.ndarray:
     """Every weight as float16, NaN where a key may not be read."""
-    weights = _headed(one.look.weights(), one)
-    readable = one.look.readable()
+    weights = _headed(attention.look.weights(), attention)
+    readable = attention.look.readable()
     if readable is not None:
-        weights = weights.masked_fill(~_headed(readable, one), torch.nan)
+        weights = weights.masked_fill(~_headed(readable, attention), torch.nan)
     return np.asarray(weights.to(torch.float16).cpu().numpy(), "<f2")
 
 
-def _picture(one: Attention, buffers: _Buffers) -> dict[str, Any]:
+def _picture(attention: Attention, buffers: _Buffers) -> dict[str, Any]:
     """Maxima over bins, as bytes: 254 is the largest weight of each head, 255 a bin without a key to read."""
-    _, queries, keys = one.shape
+    _, queries, keys = attention.shape
     height, width = min(PICTURE, queries), min(PICTURE, keys)
-    drawn = one.look.map(height, width, reduce="max").cpu()
+    maxima = attention.look.map(height, width, reduce="max").cpu()
     bins = bounds(range(height), queries / height), bounds(range(width), keys / width)
-    drawn = _headed(masked(one.look, drawn, *bins), one)
-    peaks = drawn.nan_to_num(0).flatten(1).amax(1)
-    shares = drawn / peaks.clamp(min=1e-30)[:, None, None]
+    maxima = _headed(masked(attention.look, maxima, *bins), attention)
+    peaks = maxima.nan_to_num(0).flatten(1).amax(1)
+    shares = maxima / peaks.clamp(min=1e-30)[:, None, None]
     scaled = (shares * 254).round().nan_to_num(255).to(torch.uint8)
     return {
         "buffer": buffers.add(scaled.numpy()),
@@ -285,9 +300,9 @@ def _picture(one: Attention, buffers: _Buffers) -> dict[str, Any]:
     }
 
 
-def _largest(one: Attention, buffers: _Buffers, count: int) -> dict[str, Any]:
+def _largest(attention: Attention, buffers: _Buffers, count: int) -> dict[str, Any]:
     """The keys that each row reads most, and their weights."""
-    weights, keys = (_headed(each, one).cpu() for each in one.look.top(count))
+    weights, keys = (_headed(each, attention).cpu() for each in attention.look.top(count))
     return {
         "keys": buffers.add(np.asarray(keys.numpy(), "<i4")),
         "weights": buffers.add(np.asarray(weights.numpy(), "<f2")),
@@ -295,6 +310,6 @@ def _largest(one: Attention, buffers: _Buffers, count: int) -> dict[str, Any]:
     }
 
 
-def _headed(numbers: Float[Tensor, "*heads rows columns"], one: Attention) -> Tensor:
+def _headed(numbers: Float[Tensor, "*heads rows columns"], attention: Attention) -> Tensor:
     """The numbers with exactly one axis of heads."""
-    return numbers.reshape(one.shape[0], *numbers.shape[-2:])
+    return numbers.reshape(attention.shape[0], *numbers.shape[-2:])

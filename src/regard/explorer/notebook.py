@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from regard.explorer.contract import Scene, pack
-from regard.explorer.page import part, standalone
+from regard.explorer.page import built_file, standalone
 
 HEIGHT = 720  # pixels of a frame
 
@@ -38,5 +38,9 @@ def _widget(bundle: bytes) -> Any:
     """The front end as a widget; the bundle travels as bytes."""
     anywidget, traitlets = import_module("anywidget"), import_module("traitlets")
     trait = traitlets.Bytes(bundle).tag(sync=True)
-    members = {"_esm": part("explorer.js"), "_css": part("explorer-style.css"), "bundle": trait}
+    members = {
+        "_esm": built_file("explorer.js"),
+        "_css": built_file("explorer-style.css"),
+        "bundle": trait,
+    }
     return type("Explorer", (anywidget.AnyWidget,), members)()

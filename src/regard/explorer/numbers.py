@@ -35,7 +35,7 @@ Object = dict[str, Any]
 class Trace:
     """The inputs and outputs of the modules of a model, for one batch entry."""
 
-    given: dict[str, Tensor] = field(default_factory=dict)
+    inputs: dict[str, Tensor] = field(default_factory=dict)
     returned: dict[str, Tensor] = field(default_factory=dict)
 
 
@@ -45,9 +45,9 @@ def traced(model: nn.Module) -> Iterator[Trace]:
     trace = Trace()
 
     def hook(path: str) -> Callable[..., None]:
-        def keep(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
-            if given and isinstance(given[0], Tensor):
-                trace.given[path] = given[0].detach()
+        def keep(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+            if inputs and isinstance(inputs[0], Tensor):
+                trace.inputs[path] = inputs[0].detach()
             if isinstance(output, Tensor):
                 trace.returned[path] = output.detach()
 
@@ -65,32 +65,32 @@ class Arithmetic:
     """The numbers of one run, perhaps in a change."""
 
     model: nn.Module
-    seen: Seen
+    looks: Seen
     trace: Trace
-    changed: Change | None = None
+    change: Change | None = None
 
     @torch.no_grad()
     def of(self, name: str, head: int, query: int, key: int) -> Object:
         """The numbers of a query of one head, its score with one key in detail."""
-        steps = self.seen.steps(name)
+        steps = self.looks.steps(name)
         stepwise = len(steps) > 1  # a recurrent decoder reads once for each word
-        call = self.seen.parts(name, query if stepwise else -1)
+        call = self.looks.parts(name, query if stepwise else -1)
         if call.query.ndim > 3:
             call = call.selected(Selection(heads=(head,)))
         row = 0 if stepwise else query
         weights = _matrix(call.look().weights(rows=[row]))[0]
-        found: Object = {"name": name, "query": query, "key": key, "weights": weights.tolist()}
-        if self.changed is not None and name in self.changed:
-            weights = self.changed.weights(name)[0, head, query]
-            found["edited"] = weights.tolist()
-        found["terms"] = _terms(call, row, key)
-        found |= _scores(call, row)
-        path = self.seen.path(name)
+        numbers: Object = {"name": name, "query": query, "key": key, "weights": weights.tolist()}
+        if self.change is not None and name in self.change:
+            weights = self.change.weights(name)[0, head, query]
+            numbers["edited"] = weights.tolist()
+        numbers["terms"] = _terms(call, row, key)
+        numbers |= _scores(call, row)
+        path = self.looks.path(name)
         modules = dict(self.model.named_modules())
         if isinstance(module := modules.get(path), MultiHeadAttention):
-            found["stages"] = self._stages(module, path, head, row, weights)
-            found |= self._components(module, path, head, row, key, call.score or ScaledDot())
-        return found
+            numbers["stages"] = self._stages(module, path, head, row, weights)
+            numbers |= self._components(module, path, head, row, key, call.score or ScaledDot())
+        return numbers
 
     def _stages(
         self, module: MultiHeadAttention, path: str, head: int, row: int, weights: Tensor
@@ -98,21 +98,23 @@ class Arithmetic:
         """Weighted values, heads merged, residual, norm and feed-forward layer: a vector each."""
         trace = self.trace
         output = trace.returned[f"{path}.output_projection"][0]
-        merged = trace.given[f"{path}.output_projection"][0]
+        merged = trace.inputs[f"{path}.output_projection"][0]
         stages: Object = {}
         values = trace.returned.get(f"{path}.value_projection")
         group = module.heads // module.key_heads
         if values is not None:
             width = values.shape[-1] // module.key_heads
-            own = values[0].unflatten(-1, (module.key_heads, width))[:, head // group]
-            weighted = weights[:, None] * own
+            head_values = values[0].unflatten(-1, (module.key_heads, width))[:, head // group]
+            weighted = weights[:, None] * head_values
             stages["weighted"] = weighted.norm(dim=-1).tolist()
             stages["reading"] = weighted.sum(0).tolist()
         weight = module.output_projection.weight
         if module.merge == "concat":
-            parts = merged[row].reshape(module.heads, -1)
-            width = parts.shape[-1]
-            split = [weight[:, i * width : (i + 1) * width] @ part for i, part in enumerate(parts)]
+            readings = merged[row].reshape(module.heads, -1)
+            width = readings.shape[-1]
+            split = [
+                weight[:, i * width : (i + 1) * width] @ part for i, part in enumerate(readings)
+            ]
             stages["heads"] = [float(each.norm()) for each in split]
             stages["head output"] = split[head].tolist()
         stages["attention output"] = output[row].tolist()
@@ -120,8 +122,8 @@ class Arithmetic:
 
     def _block(self, path: str, row: int) -> Object:
         """The position's way through the block, after this attention."""
-        parent, _, own = path.rpartition(".")
-        kind = own.removesuffix("_attention")
+        parent, _, label_of_attention = path.rpartition(".")
+        kind = label_of_attention.removesuffix("_attention")
         modules, returned = dict(self.model.named_modules()), self.trace.returned
         stages: Object = {}
         for label, name in (
@@ -131,14 +133,14 @@ class Arithmetic:
             at = f"{parent}.{name}"
             if at not in returned:
                 continue
-            before = getattr(modules[at], "before", True)
-            stages[f"{label}: residual in"] = self.trace.given[at][0, row].tolist()
-            if before and f"{at}.norm" in returned:
+            is_pre_norm = getattr(modules[at], "before", True)
+            stages[f"{label}: residual in"] = self.trace.inputs[at][0, row].tolist()
+            if is_pre_norm and f"{at}.norm" in returned:
                 stages[f"{label}: norm"] = returned[f"{at}.norm"][0, row].tolist()
             if label == "feed-forward" and f"{parent}.feed_forward" in returned:
                 output = returned[f"{parent}.feed_forward"][0, row]
                 stages["feed-forward: output"] = output.tolist()
-            end = "residual out" if before else "normalised sum"
+            end = "residual out" if is_pre_norm else "normalised sum"
             stages[f"{label}: {end}"] = returned[at][0, row].tolist()
         return stages
 
@@ -150,24 +152,24 @@ class Arithmetic:
             return {"unsplit": "the score is not a dot product of projections"}
         streams = Streams(self.model, self.trace)
         try:
-            left = streams.into(path, row)
-            right = streams.memory(path, key)
+            query_stream = streams.into(path, row)
+            key_stream = streams.memory(path, key)
         except KeyError as reason:
             return {"unsplit": f"the residual stream could not be followed: {reason.args[0]}"}
         d_head = module.d_head
         group = module.heads // module.key_heads
-        queries = _projected(left, module.query_projection, head, d_head)
+        queries = _projected(query_stream, module.query_projection, head, d_head)
         queries = _turned(module, queries, module.query_norm, row)
-        keys = _projected(right, module.key_projection, head // group, d_head)
+        keys = _projected(key_stream, module.key_projection, head // group, d_head)
         keys = _turned(module, keys, module.key_norm, key)
         names = list(queries), list(keys)
         factors = torch.stack(list(queries.values())), torch.stack(list(keys.values()))
         if isinstance(score, Cosine):  # divides by the lengths of the sums
-            first, second = (each / each.sum(0).norm() for each in factors)
+            query_factors, key_factors = (each / each.sum(0).norm() for each in factors)
             scale = score.scale
         else:
-            first, second, scale = score.factors(*factors)
-        table = first @ second.mT * scale
+            query_factors, key_factors, scale = score.factors(*factors)
+        table = query_factors @ key_factors.mT * scale
         order = table.abs().flatten().argsort(descending=True)[:PAIRS].tolist()
         pairs = [
             {
@@ -199,20 +201,20 @@ class Streams:
         Raises:
             KeyError: the block is none of Regard's, or its norm is unknown.
         """
-        residual = self._own(path)
-        parts = self._stream(residual, row)
-        own = self._residuals[residual]
-        return _normed(parts, own.norm) if own.before else parts
+        residual = self._residual_of(path)
+        components = self._stream(residual, row)
+        residual_module = self._residuals[residual]
+        return _normed(components, residual_module.norm) if residual_module.before else components
 
     def memory(self, path: str, row: int) -> dict[str, Tensor]:
         """The components of the input of its keys."""
-        if not self._own(path).endswith("cross_residual"):
+        if not self._residual_of(path).endswith("cross_residual"):
             return self.into(path, row)
         if not any(name.startswith("encoder.") for name in self._residuals):
             raise KeyError("there is no encoder")
         return _normed(self._stream("encoder.", row), self._model.get_submodule("encoder_norm"))
 
-    def _own(self, path: str) -> str:
+    def _residual_of(self, path: str) -> str:
         residual = f"{path.removesuffix('_attention')}_residual"
         if residual not in self._residuals:
             raise KeyError(f"{path} is not in a block of Regard's")
@@ -221,53 +223,53 @@ class Streams:
     def _stream(self, end: str, row: int) -> dict[str, Tensor]:
         """The components of the stream before the residual `end`; "encoder." is the end of that stack."""
         stack = [name for name in self._residuals if name.split(".")[0] == end.split(".")[0]]
-        given = self._trace.given
-        parts = {"embedding": given[stack[0]][0, row]}
+        inputs = self._trace.inputs
+        components = {"embedding": inputs[stack[0]][0, row]}
         for name in takewhile(lambda name: name != end, stack):
             residual = self._residuals[name]
-            total = self._trace.returned[name] if residual.before else given[f"{name}.norm"]
+            total = self._trace.returned[name] if residual.before else inputs[f"{name}.norm"]
             label = name.removesuffix("_residual").replace("feed_forward", "feed-forward")
-            parts[label] = total[0, row] - given[name][0, row]
+            components[label] = total[0, row] - inputs[name][0, row]
             if not residual.before:
-                parts = _normed(parts, residual.norm)
-        return parts
+                components = _normed(components, residual.norm)
+        return components
 
 
-def _normed(parts: Mapping[str, Tensor], norm: nn.Module) -> dict[str, Tensor]:
+def _normed(components: Mapping[str, Tensor], norm: nn.Module) -> dict[str, Tensor]:
     """Each component through a norm whose standard deviation is that of their sum; the biases of norms are one."""
     if isinstance(norm, nn.Identity):
-        return dict(parts)
-    total = torch.stack(list(parts.values())).sum(0)
+        return dict(components)
+    total = torch.stack(list(components.values())).sum(0)
     if isinstance(norm, nn.LayerNorm):
         deviation = (total.var(unbiased=False) + norm.eps).sqrt()
         gain = norm.weight / deviation
-        made = {name: (part - part.mean()) * gain for name, part in parts.items()}
+        scaled = {name: (part - part.mean()) * gain for name, part in components.items()}
         if norm.bias is not None:
-            made[BIAS] = made.get(BIAS, 0.0) + norm.bias
-        return made
+            scaled[BIAS] = scaled.get(BIAS, 0.0) + norm.bias
+        return scaled
     if isinstance(norm, nn.RMSNorm):
         gain = norm.weight / (total.square().mean() + (norm.eps or 0.0)).sqrt()
-        return {name: part * gain for name, part in parts.items()}
+        return {name: part * gain for name, part in components.items()}
     raise KeyError(f"its norm is a {type(norm).__name__}")
 
 
 def _projected(
-    parts: Mapping[str, Tensor], layer: nn.Linear, head: int, width: int
+    components: Mapping[str, Tensor], layer: nn.Linear, head: int, width: int
 ) -> dict[str, Tensor]:
     """Each component through the rows of a projection that belong to a head."""
     rows = slice(head * width, (head + 1) * width)
-    made = {name: layer.weight[rows] @ part for name, part in parts.items()}
-    return made if layer.bias is None else made | {"projection's bias": layer.bias[rows]}
+    projected = {name: layer.weight[rows] @ part for name, part in components.items()}
+    return projected if layer.bias is None else projected | {"projection's bias": layer.bias[rows]}
 
 
 def _turned(
-    module: MultiHeadAttention, parts: Mapping[str, Tensor], norm: nn.Module | None, place: int
+    module: MultiHeadAttention, components: Mapping[str, Tensor], norm: nn.Module | None, place: int
 ) -> dict[str, Tensor]:
     """The components of a query or key of a head after its norm and its rotation, which are linear as well."""
-    made = dict(parts) if norm is None else _normed(parts, norm)
+    normed = dict(components) if norm is None else _normed(components, norm)
     if module.rotary is None:
-        return made
-    return {name: module.rotary(part[None], place)[0] for name, part in made.items()}
+        return normed
+    return {name: module.rotary(part[None], place)[0] for name, part in normed.items()}
 
 
 def _terms(call: CapturedCall, row: int, key: int) -> Object:
@@ -279,37 +281,37 @@ def _terms(call: CapturedCall, row: int, key: int) -> Object:
     scale = 1.0
     if isinstance(score, DotLike):
         kind = "dot"
-        left, right, scale = score.factors(query, keys)
-        terms = left * right
+        query_terms, key_terms, scale = score.factors(query, keys)
+        terms = query_terms * key_terms
     elif isinstance(score, PreparedAdditive | Additive):
         kind = "additive"
         if isinstance(score, PreparedAdditive):
-            left, right, score = score.score.query_features(query), keys, score.score
+            query_terms, key_terms, score = score.score.query_features(query), keys, score.score
         else:
-            left, right = score.query_features(query), score.key_features(keys)
-        terms = score.weight * torch.tanh(left + right)
+            query_terms, key_terms = score.query_features(query), score.key_features(keys)
+        terms = score.weight * torch.tanh(query_terms + key_terms)
     else:
         return {"kind": "other"}
     total = float(terms.sum())
-    made: Object = {"kind": kind, "sum": total, "scale": scale, "score": total * scale}
-    made |= {"terms": _list(terms), "query": _list(left), "key": _list(right)}
+    numbers: Object = {"kind": kind, "sum": total, "scale": scale, "score": total * scale}
+    numbers |= {"terms": _list(terms), "query": _list(query_terms), "key": _list(key_terms)}
     if cap is not None:
-        made |= {"cap": cap, "score": cap * math.tanh(total * scale / cap)}
-    return made
+        numbers |= {"cap": cap, "score": cap * math.tanh(total * scale / cap)}
+    return numbers
 
 
 def _scores(call: CapturedCall, row: int) -> Object:
     """The score of each key before bias and mask, the bias, and whether the key may be read."""
     scores = _matrix((call.score or ScaledDot())(call.query, call.key))[row]
     readable = call.readable(torch.tensor([row]))
-    found: Object = {
+    numbers: Object = {
         "scores": scores.tolist(),
         "readable": _list(readable.expand(*readable.shape[:-1], len(scores))),
     }
     if call.bias is not None:
         bias = _matrix(call.bias.expand(call.shape))[row]
-        found["bias"] = bias.clamp(min=torch.finfo(bias.dtype).min).tolist()
-    return found
+        numbers["bias"] = bias.clamp(min=torch.finfo(bias.dtype).min).tolist()
+    return numbers
 
 
 def _matrix(tensor: Tensor) -> Tensor:

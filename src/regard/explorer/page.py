@@ -51,7 +51,10 @@ def render(scene: Scene) -> str:
 
 def standalone(bundle: bytes, title: str) -> str:
     """The page that shows a packed bundle."""
-    style, script = part("explorer-style.css").strip() + AROUND, part("explorer.js").strip()
+    style, script = (
+        built_file("explorer-style.css").strip() + AROUND,
+        built_file("explorer.js").strip(),
+    )
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
@@ -86,7 +89,7 @@ def served(
     )
 
 
-def part(name: str) -> str:
+def built_file(name: str) -> str:
     """A file of the built front end."""
     return resources.files(__package__).joinpath("static", name).read_text("utf-8")
 

@@ -25,7 +25,10 @@ KINDS: Mapping[str, Kind] = {"self": "self", "causal": "causal", "cross": "cross
 
 
 def of_watch(
-    shown: Iterable[Shown], title: str, model: str = "", links: Iterable[Link] | None = None
+    attentions_seen: Iterable[Shown],
+    title: str,
+    model: str = "",
+    links: Iterable[Link] | None = None,
 ) -> Scene:
     """The scene of some attentions of a watch. Those with the same tokens share a sequence.
 
@@ -35,28 +38,28 @@ def of_watch(
         ShapeError: a link is outside of them.
     """
     sequences: dict[tuple[object, ...], int] = {}
-    kept: list[Sequence] = []
+    distinct: list[Sequence] = []
 
     def index(name: str, tokens: list[str], ids: Tensor | None) -> int:
-        known = None if ids is None else ids.flatten().tolist()
-        at = (name, *tokens), None if known is None else tuple(known)
+        numbers = None if ids is None else ids.flatten().tolist()
+        at = (name, *tokens), None if numbers is None else tuple(numbers)
         if at not in sequences:
-            sequences[at] = len(kept)
-            kept.append(Sequence(name, tokens, ids=known))
+            sequences[at] = len(distinct)
+            distinct.append(Sequence(name, tokens, ids=numbers))
         return sequences[at]
 
     attentions = []
-    for subject, look, queries, keys, ids, extent in shown:
+    for subject, look, queries, keys, ids, extent in attentions_seen:
         late = "decoder" in subject.path
         target = "target" if late else "tokens"
         source = "source" if subject.kind == "cross" else target
         rows = index(target, queries, None if ids is None else ids.queries)
         columns = index(source, keys, None if ids is None else ids.keys)
-        own = places(subject)
+        query_places = places(subject)
         kind = KINDS[subject.kind]
-        sides = rows, columns, subject.numbers, own, extent
+        sides = rows, columns, subject.numbers, query_places, extent
         attentions.append(Attention(subject.name, kind, look, *sides))
-    return Scene(title, kept, attentions, model, links=Links.of(links))
+    return Scene(title, distinct, attentions, model, links=Links.of(links))
 
 
 def of_look(
@@ -83,24 +86,26 @@ def of_look(
     if 0 in look.shape:
         raise ShapeError(f"the look has shape {list(look.shape)}: there is no weight to show")
     caption, sides = look.caption, []
-    given = caption.places
+    query_places = caption.places
     for name, words, count in zip(("query", "key"), (queries, keys), look.shape[-2:], strict=True):
         if words is None:
-            own = range(count) if given is None or name == "key" else given.tolist()
-            words = list(map(str, own))
+            positions = (
+                range(count) if query_places is None or name == "key" else query_places.tolist()
+            )
+            words = list(map(str, positions))
         if len(words) != count:
             raise ShapeError(f"{len(words)} words for {count}: pass one for each {name}")
         sides.append(Sequence(name, list(words)))
-    left = [axis for axis in caption.axes or () if not isinstance(axis, int)]
-    numbers = list(left[0]) if len(left) == 1 and len(look.shape) == 3 else None
+    head_axes = [axis for axis in caption.axes or () if not isinstance(axis, int)]
+    numbers = list(head_axes[0]) if len(head_axes) == 1 and len(look.shape) == 3 else None
     kind: Kind = "cross" if look.shape[-2] != look.shape[-1] else "self"
     title = caption.title or "Attention"
-    one = Attention(title, kind, look, 0, 1, numbers, given)
-    return Scene(title, sides, [one], links=Links.of(links))
+    attention = Attention(title, kind, look, 0, 1, numbers, query_places)
+    return Scene(title, sides, [attention], links=Links.of(links))
 
 
 def of_translation(
-    one: Translation,
+    translation: Translation,
     attentions: Items[Attention],
     model: str = "",
     more: Mapping[str, Any] = NOTHING,
@@ -115,13 +120,19 @@ def of_translation(
         pieces: whether to show subword pieces only, and no words.
         beam: the nodes of the search, where they are known.
     """
-    read = ["<s>", *one.target_pieces[:-1]]
-    sides = {"source": one.source_pieces, "target": one.target_pieces, "target, read": read}
+    read = ["<s>", *translation.target_pieces[:-1]]
+    sides = {
+        "source": translation.source_pieces,
+        "target": translation.target_pieces,
+        "target, read": read,
+    }
     sequences = [Sequence.of_pieces(name, tokens) for name, tokens in sides.items()]
     if pieces:
         sequences = [replace(each, words=[]) for each in sequences]
-    said = _said(one) if beam is None else {**_said(one), "beam": beam}
-    return Scene(f"{one.source} → {one.text}", sequences, attentions, model, said, more)
+    summary = _summary(translation) if beam is None else {**_summary(translation), "beam": beam}
+    return Scene(
+        f"{translation.source} → {translation.text}", sequences, attentions, model, summary, more
+    )
 
 
 def with_links(scene: Scene, links: Iterable[Link]) -> Scene:
@@ -135,7 +146,7 @@ def with_links(scene: Scene, links: Iterable[Link]) -> Scene:
 
 
 def of_looks(
-    one: Translation,
+    translation: Translation,
     model: str = "",
     names: Container[str] | None = None,
     head: int | None = None,
@@ -151,14 +162,14 @@ def of_looks(
     Raises:
         ValueError: it has none.
     """
-    if not one.looks:
+    if not translation.looks:
         raise ValueError("the translation has no looks: translate with looks=True")
     attentions = [
         of_sentence(name, look, head, causal="decoder" in name)
-        for name, look in one.looks.items()
+        for name, look in translation.looks.items()
         if names is None or name in names
     ]
-    return of_translation(one, attentions, model, pieces=pieces)
+    return of_translation(translation, attentions, model, pieces=pieces)
 
 
 def of_sentence(name: str, look: Look, head: int | None = None, causal: bool = False) -> Attention:
@@ -181,23 +192,27 @@ def of_sentence(name: str, look: Look, head: int | None = None, causal: bool = F
     return Attention(name, "causal" if causal else "self", look, side, side, heads)
 
 
-def _said(one: Translation) -> dict[str, Any]:
+def _summary(translation: Translation) -> dict[str, Any]:
     best: dict[str, dict[str, Any]] = {}  # of candidates with the same words, the first
-    for each in one.alternatives:
-        own = {"text": each.text, "score": each.score, "log_probability": each.log_probability}
-        best.setdefault(each.text, own)
+    for candidate in translation.alternatives:
+        candidate_fields = {
+            "text": candidate.text,
+            "score": candidate.score,
+            "log_probability": candidate.log_probability,
+        }
+        best.setdefault(candidate.text, candidate_fields)
     notes = {
-        "the translation repeats itself": one.repeats,
-        "the translation reached the greatest length allowed and stopped there": one.unfinished,
-        f"the sentence was too long: {one.cut} pieces were left out": one.cut > 0,
-        f"not in the vocabulary: {' '.join(one.unknown)}": bool(one.unknown),
+        "the translation repeats itself": translation.repeats,
+        "the translation reached the greatest length allowed and stopped there": translation.unfinished,
+        f"the sentence was too long: {translation.cut} pieces were left out": translation.cut > 0,
+        f"not in the vocabulary: {' '.join(translation.unknown)}": bool(translation.unknown),
     }
     return {
-        "text": one.source,
-        "translation": one.text,
-        "score": one.score,
-        "log_probability": one.log_probability,
-        "probabilities": one.probabilities,
+        "text": translation.source,
+        "translation": translation.text,
+        "score": translation.score,
+        "log_probability": translation.log_probability,
+        "probabilities": translation.probabilities,
         "candidates": list(best.values()),
         "notes": [note for note, so in notes.items() if so],
     }

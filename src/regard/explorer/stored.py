@@ -39,15 +39,15 @@ def open_file(path: str | os.PathLike[str]) -> Scene:
 
 def _scene(path: Path) -> Scene:
     query, key, metadata = _read(path)
-    (heads, queries, _), (own, keys, _) = query.shape, key.shape
+    (heads, queries, _), (key_heads, keys, _) = query.shape, key.shape
     mask = metadata.get("mask", "")
     if mask not in ("", "causal"):
         raise DataError(f'{path}: mask is {mask!r} in its metadata: "causal" is the only one')
     if mask and queries > keys:
         raise DataError(f"{path}: a causal mask needs at least {queries} keys, there are {keys}")
     rule = masks.causal(align="end") if mask else None
-    shared = key if own == 1 else key.repeat_interleave(heads // own, 0)
-    made = look(query, shared, mask=rule)
+    shared = key if key_heads == 1 else key.repeat_interleave(heads // key_heads, 0)
+    shown_look = look(query, shared, mask=rule)
     tokens = _tokens(path, metadata.get("tokens"), keys)
     if queries == keys:
         sides = [Sequence("tokens", tokens)]
@@ -55,7 +55,7 @@ def _scene(path: Path) -> Scene:
         read = tokens[keys - queries :] if mask else list(map(str, range(queries)))
         sides = [Sequence("queries", read), Sequence("keys", tokens)]
     kind: Kind = "causal" if mask else "self" if queries == keys else "cross"
-    return Scene(path.name, sides, [Attention(path.stem, kind, made, 0, len(sides) - 1)])
+    return Scene(path.name, sides, [Attention(path.stem, kind, shown_look, 0, len(sides) - 1)])
 
 
 def _read(path: Path) -> tuple[Tensor, Tensor, Mapping[str, str]]:
@@ -82,13 +82,13 @@ def _read(path: Path) -> tuple[Tensor, Tensor, Mapping[str, str]]:
         raise DataError(
             f"{path}: {shapes}: expected one width, and heads that are a multiple of the key heads"
         )
-    heads, (own, keys, width) = len(query), key.shape
+    heads, (key_heads, keys, width) = len(query), key.shape
     if heads * keys > MOST_WEIGHTS:
         raise DataError(
             f"{path}: {shapes}: one query of {heads:,} heads has {heads * keys:,} weights; "
             f"at most {MOST_WEIGHTS:,} are shown: save fewer heads or keys"
         )
-    if own > 1 and heads * keys * width > MOST_NUMBERS:
+    if key_heads > 1 and heads * keys * width > MOST_NUMBERS:
         raise DataError(
             f"{path}: {shapes}: the keys of {heads:,} heads have {heads * keys * width:,} numbers; "
             f"at most {MOST_NUMBERS:,} are read: save fewer heads or keys"
@@ -100,11 +100,11 @@ def _read(path: Path) -> tuple[Tensor, Tensor, Mapping[str, str]]:
     return query.float(), key.float(), metadata
 
 
-def _tokens(path: Path, given: str | None, keys: int) -> list[str]:
-    if given is None:
+def _tokens(path: Path, text: str | None, keys: int) -> list[str]:
+    if text is None:
         return list(map(str, range(keys)))
     try:
-        tokens = json.loads(given)
+        tokens = json.loads(text)
     except (ValueError, RecursionError):
         tokens = None
     if not isinstance(tokens, list) or not all(isinstance(each, str) for each in tokens):

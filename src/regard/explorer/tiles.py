@@ -140,11 +140,11 @@ class Tiles:
     def _pooled(self, level: int, rows: range, columns: range, reduce: Reduce) -> Tensor:
         """Pixels of a level above 5, from those of level 5; at the edges from those that there are."""
         wide = 1 << (level - BASE)
-        part = self._base[reduce][
+        base = self._base[reduce][
             rows.start * wide : rows.stop * wide, columns.start * wide : columns.stop * wide
         ].float()
-        missing = (len(columns) * wide - part.shape[1], len(rows) * wide - part.shape[0])
-        padded = torch.nn.functional.pad(part, (0, missing[0], 0, missing[1]), value=torch.nan)
+        missing = (len(columns) * wide - base.shape[1], len(rows) * wide - base.shape[0])
+        padded = torch.nn.functional.pad(base, (0, missing[0], 0, missing[1]), value=torch.nan)
         bins = padded.reshape(len(rows), wide, len(columns), wide).transpose(1, 2).flatten(2)
         if reduce == "mean":
             return bins.nanmean(-1)
@@ -194,5 +194,5 @@ def _bins(cells: range, level: int) -> list[tuple[int, range]]:
     """The full bins of 2^level cells, and the shorter one at the edge: their number and their cells."""
     full = len(cells) >> level
     edge = cells.start + (full << level)
-    parts = [(full, range(cells.start, edge)), (1, range(edge, cells.stop))]
-    return [(count, part) for count, part in parts if part]
+    bins = [(full, range(cells.start, edge)), (1, range(edge, cells.stop))]
+    return [(count, part) for count, part in bins if part]

@@ -30,31 +30,31 @@ def objection(module: Any, *homes: str) -> str | None:
     >>> objection(nn.Sequential(nn.ReLU(), Doubled(2, 2)), "torch.nn.modules")
     '1 is a Doubled, a subclass of Linear that overrides forward'
     """
-    parts = dict(module.named_modules()) if isinstance(module, nn.Module) else {"": module}
-    reasons = ((path, _module_objection(part, homes)) for path, part in parts.items())
+    modules = dict(module.named_modules()) if isinstance(module, nn.Module) else {"": module}
+    reasons = ((path, _module_objection(part, homes)) for path, part in modules.items())
     return next((f"{path or 'it'} {reason}" for path, reason in reasons if reason), None)
 
 
-def _module_objection(part: Any, homes: tuple[str, ...]) -> str | None:
-    if isinstance(part, nn.Module) and parametrize.is_parametrized(part):
+def _module_objection(module: Any, homes: tuple[str, ...]) -> str | None:
+    if isinstance(module, nn.Module) and parametrize.is_parametrized(module):
         return "has parametrizations: take them away with parametrize.remove_parametrizations"
-    kinds = type(part).__mro__
+    kinds = type(module).__mro__
     base = next((kind for kind in kinds if _is_of(kind.__module__, homes)), nn.Module)
     if base is not nn.Module:
         added = {name for kind in kinds[: kinds.index(base)] for name in vars(kind)}
         if methods := [name for name in sorted(added) if _is_method(base, name)]:
             return (
-                f"is a {type(part).__name__}, a subclass of {base.__name__} "
+                f"is a {type(module).__name__}, a subclass of {base.__name__} "
                 f"that overrides {', '.join(methods)}"
             )
     replaced = [
         name
-        for name, value in vars(part).items()
-        if _is_method(type(part), name) and not _is_as_made(value, part, name, homes)
+        for name, value in vars(module).items()
+        if _is_method(type(module), name) and not _is_original(value, module, name, homes)
     ]
     if replaced:
-        return f"has another {', '.join(replaced)} than its class {type(part).__name__}"
-    if any(getattr(part, hooks, None) for hooks in _HOOKS):
+        return f"has another {', '.join(replaced)} than its class {type(module).__name__}"
+    if any(getattr(module, hooks, None) for hooks in _HOOKS):
         return "has forward hooks, which may change its output: remove them"
     return None
 
@@ -63,10 +63,10 @@ def _is_method(kind: type, name: str) -> bool:
     return callable(getattr(kind, name, None)) and (name[:2] != "__" or name in _CALLING)
 
 
-def _is_as_made(value: Any, part: Any, name: str, homes: tuple[str, ...]) -> bool:
+def _is_original(value: Any, owner: Any, name: str, homes: tuple[str, ...]) -> bool:
     """Whether a method that an object holds itself is that of its class, or a wrapper that a package made."""
     if isinstance(value, MethodType):
-        return value.__self__ is part and value.__func__ is getattr(type(part), name)
+        return value.__self__ is owner and value.__func__ is getattr(type(owner), name)
     return _is_of(getattr(value, "__module__", ""), homes)
 
 

@@ -70,8 +70,8 @@ def export(translator: Translator, folder: Path, quantization: Quantization = "f
     tokenizers = translator.tokenizers
     filled = specification(translator.model, tokenizers.source, tokenizers.target)
     search = translator.search
-    own = {name: getattr(search, name) for name in SearchSettings.model_fields}
-    filled.config.add_attribute(SEARCH, own)
+    settings = {name: getattr(search, name) for name in SearchSettings.model_fields}
+    filled.config.add_attribute(SEARCH, settings)
     filled.config.add_attribute(LANGUAGE, translator.sentence_language)
     filled.validate()
     filled.optimize(quantization=quantization)
@@ -118,11 +118,11 @@ def specification(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Any
             side.position_encodings.encodings = _array(table)
         relative = getattr(model, f"{name}_bias")
         for layer_spec, layer in zip(side.layer, getattr(model, name), strict=True):
-            own = layer_spec.self_attention
-            _attention(own, layer.self_attention, layer.self_residual)
+            self_attention = layer_spec.self_attention
+            _attention(self_attention, layer.self_attention, layer.self_residual)
             if isinstance(relative, RelativeBias):
-                own.relative_attention_bias = _array(relative.weight)
-                own.relative_attention_max_distance = np.int32(relative.furthest)
+                self_attention.relative_attention_bias = _array(relative.weight)
+                self_attention.relative_attention_max_distance = np.int32(relative.furthest)
             if name == "decoder":
                 _attention(layer_spec.attention, layer.cross_attention, layer.cross_residual)
             _feed_forward(layer_spec.ffn, layer.feed_forward, layer.feed_forward_residual)
@@ -172,8 +172,8 @@ def _attention(spec: Any, attention: MultiHeadAttention, residual: Residual) -> 
     query, output = attention.query_projection, attention.output_projection
     pair = attention.key_projection, attention.value_projection
     # The projections of one input are one: of query, key and value, or of key and value across.
-    joined = [(query, *pair), (output,)] if len(spec.linear) == 2 else [(query,), pair, (output,)]
-    for linear, layers in zip(spec.linear, joined, strict=True):
+    stacked = [(query, *pair), (output,)] if len(spec.linear) == 2 else [(query,), pair, (output,)]
+    for linear, layers in zip(spec.linear, stacked, strict=True):
         _linear(linear, *layers)
     _norm(spec.layer_norm, residual.norm)
 

@@ -63,17 +63,21 @@ class Engine:
     ) -> None:
         folder = Path(folder)
         checksums.check(folder)
-        said = _Exported.read(folder)
-        learned = _LONGEST_SOURCE if said.learned_positions is None else said.learned_positions - 1
+        exported = _Exported.read(folder)
+        learned = (
+            _LONGEST_SOURCE
+            if exported.learned_positions is None
+            else exported.learned_positions - 1
+        )
         self.folder, self.longest = folder, min(_LONGEST_SOURCE, learned)
         try:
-            own = Search(
-                **{name: to for name, to in said.search.items() if name in Search.model_fields}
+            search_settings = Search(
+                **{name: to for name, to in exported.search.items() if name in Search.model_fields}
             )
         except ConfigurationError as fault:
             raise ModelError(f"{folder / _CONFIGURATION}: {exporter.SEARCH}: {fault}") from None
-        self.search = own.changed(max_length=min(own.max_length, learned))
-        self.sentence_language = said.sentence_language
+        self.search = search_settings.changed(max_length=min(search_settings.max_length, learned))
+        self.sentence_language = exported.sentence_language
         self.doubts: Doubts | None = None  # an exported folder has neither doubts nor words
         self.words: KnownWords | None = None
         self.workers = workers or _cores()
@@ -96,9 +100,9 @@ class Engine:
         with TemporaryDirectory(prefix="regard-") as folder:
             place = Path(folder) / "model"
             exporter.export(translator, place, quantization)
-            made = cls(place, translator.tokenizers, workers=workers)
-        made.doubts, made.words = translator.doubts, translator.words
-        return made
+            engine = cls(place, translator.tokenizers, workers=workers)
+        engine.doubts, engine.words = translator.doubts, translator.words
+        return engine
 
     def translate(
         self,
@@ -119,8 +123,8 @@ class Engine:
         Raises:
             ConfigurationError: settings out of range.
         """
-        if others := sorted(changes.keys() - _SETTINGS):
-            raise TypeError(f"CTranslate2 does not search with {', '.join(others)}: leave it out")
+        if unknown := sorted(changes.keys() - _SETTINGS):
+            raise TypeError(f"CTranslate2 does not search with {', '.join(unknown)}: leave it out")
         search = (search or self.search).changed(**changes, sampling=False)
         if self.sentence_language is None:  # generated data
             search = search.changed(numbers=False)
@@ -248,9 +252,9 @@ class _Exported(BaseModel):
                 content = files.read(path, _LARGEST_FILE) if path.exists() else b"{}"
             return cls.model_validate_json(content, strict=True)
         except ValidationError as fault:
-            first = fault.errors()[0]
-            key = ".".join(map(str, first["loc"])) or "the file"
-            raise ModelError(f"{path}: {key}: {one_line(ValueError(first['msg']))}") from None
+            error = fault.errors()[0]
+            key = ".".join(map(str, error["loc"])) or "the file"
+            raise ModelError(f"{path}: {key}: {one_line(ValueError(error['msg']))}") from None
 
 
 def is_exported(folder: str | Path) -> bool:

@@ -77,17 +77,17 @@ def from_keras(layer: Any) -> Any:
         >>> from_keras(KerasLayer("Attention", {"use_scale": True}, [torch.tensor(0.5)]))
         ScaledDot(scale=0.5)
     """
-    own = isinstance(layer, KerasLayer)
-    names = [layer.kind] if own else [kind.__name__ for kind in type(layer).__mro__]
+    is_ours = isinstance(layer, KerasLayer)
+    names = [layer.kind] if is_ours else [kind.__name__ for kind in type(layer).__mro__]
     # The class GroupedQueryAttention has the public name GroupQueryAttention.
     kinds = [name.replace("Grouped", "Group") for name in names]
     kind = next((each for each in kinds if each in _READERS), None)
     if kind is None:
         raise TypeError(f"got a {names[0]}: known are {', '.join(_READERS)}")
-    if not own:
+    if not is_ours:
         refuse_altered(layer, ValueError, ("keras",))
     config, weights = (
-        (layer.config, layer.weights) if own else (_config(layer), layer.get_weights())
+        (layer.config, layer.weights) if is_ours else (_config(layer), layer.get_weights())
     )
     return _READERS[kind](config, [torch.as_tensor(weight).detach() for weight in weights])
 
@@ -260,18 +260,18 @@ def _additive_to_keras(ours: Additive) -> KerasLayer:
 
 def _heads_to_keras(ours: MultiHeadAttention, key_heads: int | None) -> KerasLayer:
     check_plain(ours, "Keras'")
-    first = ours.heads, ours.d_head
-    sides = [first, (ours.key_heads, ours.d_head), (ours.key_heads, ours.d_head_value)]
+    query_side = ours.heads, ours.d_head
+    sides = [query_side, (ours.key_heads, ours.d_head), (ours.key_heads, ours.d_head_value)]
     weights: list[Tensor] = []
     for name, side in zip(PROJECTIONS, sides, strict=False):
         projection = getattr(ours, name)
         weights.append(projection.weight.T.unflatten(1, side))
         if projection.bias is not None:
             weights.append(projection.bias.view(side))
-    last = ours.output_projection
-    weights.append(last.weight.T.unflatten(0, (ours.heads, ours.d_head_value)))
-    if last.bias is not None:
-        weights.append(last.bias)
+    output = ours.output_projection
+    weights.append(output.weight.T.unflatten(0, (ours.heads, ours.d_head_value)))
+    if output.bias is not None:
+        weights.append(output.bias)
     shapes = ((None, ours.d_query), (None, ours.d_value), (None, ours.d_key))
     if key_heads is not None or ours.group > 1:
         return _grouped_to_keras(ours, key_heads or ours.key_heads, weights, shapes)
@@ -280,7 +280,7 @@ def _heads_to_keras(ours: MultiHeadAttention, key_heads: int | None) -> KerasLay
         "key_dim": ours.d_head,
         "value_dim": ours.d_head_value,
         "output_shape": ours.d_output,
-        "use_bias": last.bias is not None,
+        "use_bias": output.bias is not None,
         "dropout": ours.dropout,
     }
     return KerasLayer("MultiHeadAttention", config, [_array(w) for w in weights], shapes)
@@ -297,8 +297,8 @@ def _grouped_to_keras(
         raise ValueError(
             "grouped heads of Keras have values as wide as keys, and give back the width they got"
         )
-    each, times = len(weights) // 4, ours.key_heads // key_heads
-    for place in range(each, 3 * each):
+    tensors_each, times = len(weights) // 4, ours.key_heads // key_heads
+    for place in range(tensors_each, 3 * tensors_each):
         groups = weights[place].unflatten(-2, (key_heads, times))
         if not torch.equal(groups, groups[..., :1, :].expand_as(groups)):
             raise ValueError(
@@ -309,12 +309,12 @@ def _grouped_to_keras(
         "head_dim": ours.d_head,
         "num_query_heads": ours.heads,
         "num_key_value_heads": key_heads,
-        "use_bias": each == 2,
+        "use_bias": tensors_each == 2,
         "dropout": ours.dropout,
     }
     return KerasLayer("GroupQueryAttention", config, [_array(w) for w in weights], shapes)
 
 
 def _array(tensor: Tensor) -> Array:
-    found: Array = tensor.detach().cpu().numpy().copy()
-    return found
+    array: Array = tensor.detach().cpu().numpy().copy()
+    return array

@@ -102,10 +102,10 @@ def picked(stream: Stream, column: Aggregate, terms: list[Term], values: Categor
     time = stream.head(head, time, values.time)
     leak = stream.length * exp(min(2 * error - APART, 0.0))
     check_types(column, [column.default, *values.values])
-    kept = [value for value in values.values if value != column.default]
+    coded_values = [value for value in values.values if value != column.default]
     error = values.error + 2 * leak + 2 * READING
-    coded = stream.one_hot(column, [column.default, *kept], time, error)
-    for value in kept:
+    coded = stream.one_hot(column, [column.default, *coded_values], time, error)
+    for value in coded_values:
         (place,) = coded.base.placed(value)
         head.reads.append((values.row([value]), place))
     return coded

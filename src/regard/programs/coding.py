@@ -49,18 +49,18 @@ class OneHot:
     """
 
     values: tuple[Value, ...]
-    first: int
+    first_column: int
     time: int
     error: float
 
     def placed(self, value: Value) -> Row:
         """The numbers of the columns for a value; none for the first value."""
         place = self.values.index(value)
-        return {self.first + place - 1: 1.0} if place else {}
+        return {self.first_column + place - 1: 1.0} if place else {}
 
     def row(self, value: Value) -> Row:
         """Reads 1 where this is the value, else 0; 0 at the beginning."""
-        columns = range(self.first, self.first + len(self.values) - 1)
+        columns = range(self.first_column, self.first_column + len(self.values) - 1)
         return self.placed(value) or ALWAYS | dict.fromkeys(columns, -1.0)
 
     def rows(self, values: Collection[Value]) -> Row:
@@ -144,14 +144,16 @@ def factored(
     """
 
     def merged(
-        ones: Iterable[Value], others: Iterable[Value], flip: bool
+        ones: Iterable[Value], partners: Iterable[Value], flip: bool
     ) -> dict[frozenset[Value], list[Value]]:
-        found: dict[frozenset[Value], list[Value]] = {}
-        for one in ones:
-            fits = frozenset(two for two in others if ((two, one) if flip else (one, two)) in true)
-            found.setdefault(fits, []).append(one)
-        found.pop(frozenset(), None)
-        return found
+        groups: dict[frozenset[Value], list[Value]] = {}
+        for value in ones:
+            fits = frozenset(
+                two for two in partners if ((two, value) if flip else (value, two)) in true
+            )
+            groups.setdefault(fits, []).append(value)
+        groups.pop(frozenset(), None)
+        return groups
 
     by_query = merged(queries.values, keys.values, False)
     by_key = merged(keys.values, queries.values, True)

@@ -60,16 +60,16 @@ class Compiled:
         """The answers for many inputs, in batches of equal lengths."""
         answers = []
         for _, same in groupby(inputs, len):
-            for part in self.ids(*same).split(batch):
+            for ids in self.ids(*same).split(batch):
                 with torch.no_grad():
-                    answers += self.decoded(self.model(part)[:, 1:])
+                    answers += self.decoded(self.model(ids)[:, 1:])
         return answers
 
     def decoded(self, outputs: Tensor) -> list[list[Any]]:
         """The answers for outputs of the model, (inputs, positions, outputs)."""
         if self.numerical:
-            known = outputs.new_tensor([float(each) for each in self.answers])
-            borders = (known[1:] + known[:-1]) / 2
+            numbers = outputs.new_tensor([float(each) for each in self.answers])
+            borders = (numbers[1:] + numbers[:-1]) / 2
             nearest = torch.searchsorted(borders, outputs.squeeze(-1).contiguous())
         else:
             nearest = outputs.argmax(-1)
@@ -106,14 +106,16 @@ def compile(program: Program, length: int = 8) -> Compiled:
         >>> reverse("abc")
         ['c', 'b', 'a']
     """
-    made = plan(program, length)
-    model = SequenceModel(made.sizes, program.causal).eval().requires_grad_(False)
-    _write(made, model)
-    heads = [[head.about for head in own] for own in made.heads]
+    planned = plan(program, length)
+    model = SequenceModel(planned.sizes, program.causal).eval().requires_grad_(False)
+    _write(planned, model)
+    heads = [[head.about for head in own] for own in planned.heads]
     alphabet = tuple(program.alphabet)
     fits = all(each in alphabet for each in program.example)
     example = (tuple(program.example) if fits else alphabet * length)[:length]
-    return Compiled(program.name, model, alphabet, made.answers, made.numerical, heads, example)
+    return Compiled(
+        program.name, model, alphabet, planned.answers, planned.numerical, heads, example
+    )
 
 
 def _write(plan: Plan, model: Any) -> None:
@@ -128,13 +130,15 @@ def _write(plan: Plan, model: Any) -> None:
         attention = block.self_attention
         for number, head in enumerate(heads):
             start = number * sizes.head_width
-            own = slice(start, start + sizes.head_width)
+            of_head = slice(start, start + sizes.head_width)
             # Scores are divided by the root of the head's width.
-            _fill(attention.query_projection.weight[own], [q for q, _ in head.dims])
-            attention.query_projection.weight[own] *= sizes.head_width**0.5
-            _fill(attention.key_projection.weight[own], [k for _, k in head.dims])
-            _fill(attention.value_projection.weight[own], [row for row, _ in head.reads])
-            _fill(attention.output_projection.weight.T[own], [{at: 1.0} for _, at in head.reads])
+            _fill(attention.query_projection.weight[of_head], [q for q, _ in head.dims])
+            attention.query_projection.weight[of_head] *= sizes.head_width**0.5
+            _fill(attention.key_projection.weight[of_head], [k for _, k in head.dims])
+            _fill(attention.value_projection.weight[of_head], [row for row, _ in head.reads])
+            _fill(
+                attention.output_projection.weight.T[of_head], [{at: 1.0} for _, at in head.reads]
+            )
         _fill(block.feed_forward.inner.weight, [unit.inner for unit in units])
         _fill(block.feed_forward.outer.weight.T, [unit.outer for unit in units])
     for module in model.modules():

@@ -79,8 +79,8 @@ def program(
     if callable(alphabet):
         raise ProgramError('@program has no alphabet: write it as @program("abc")')
 
-    def made(function: Callable[[], Column]) -> Program:
-        told = about or (function.__doc__ or "").strip().partition("\n")[0]
+    def program_of(function: Callable[[], Column]) -> Program:
+        summary = about or (function.__doc__ or "").strip().partition("\n")[0]
         column = function()
         if not isinstance(column, Column):
             raise ProgramError(
@@ -88,9 +88,9 @@ def program(
             )
         called = name or function.__name__.replace("_", "-")
         letters = tuple(dict.fromkeys(alphabet))
-        return Program(called, column, letters, causal, any_tokens, told, example or letters)
+        return Program(called, column, letters, causal, any_tokens, summary, example or letters)
 
-    return made
+    return program_of
 
 
 def check_tokens(
@@ -99,7 +99,7 @@ def check_tokens(
     """Raise `ProgramError` for the first token that is not in an alphabet. Its message ends with the remedy."""
     for place, token in enumerate(tokens):
         if token not in alphabet:
-            known = " ".join(map(str, alphabet))
+            letters = " ".join(map(str, alphabet))
             raise ProgramError(
-                f"token {place} is {token!r}: the alphabet of {name} is {known}{remedy}"
+                f"token {place} is {token!r}: the alphabet of {name} is {letters}{remedy}"
             )

@@ -27,32 +27,34 @@ Table: TypeAlias = dict[tuple[Value, ...], Value]
 
 def elementwise(stream: Stream, column: Elementwise, inputs: Sequence[Coded]) -> Categories:
     """A function of one column of categories costs nothing, one of several or of numbers takes hidden units."""
-    given = [each for each in inputs if isinstance(each, Categories)]
-    if len(given) < len(inputs):
+    categories = [each for each in inputs if isinstance(each, Categories)]
+    if len(categories) < len(inputs):
         return _of_numbers(stream, column, inputs)
-    bases = list(dict.fromkeys(each.base for each in given))
+    bases = list(dict.fromkeys(each.base for each in categories))
     stream.check_combinations(column, bases)
-    places = [bases.index(each.base) for each in given]
+    places = [bases.index(each.base) for each in categories]
     table = {
-        values: _value(column, *(x.of[values[at]] for x, at in zip(given, places, strict=True)))
+        values: _value(
+            column, *(x.of[values[at]] for x, at in zip(categories, places, strict=True))
+        )
         for values in product(*(base.values for base in bases))
     }
     check_types(column, table.values())
     if len(bases) == 1:
         return Categories(bases[0], {value: table[value,] for value in bases[0].values})
-    sums = _deciding_sum(given, bases, table)
+    sums = _deciding_sum(categories, bases, table)
     classes = [_alike(base, place, table) for place, base in enumerate(bases)]
     outs = {some: table[tuple(own[0] for own in some)] for some in product(*classes)}
-    ((rest, often),) = Counter(outs.values()).most_common(1)
+    ((usual, often),) = Counter(outs.values()).most_common(1)
     if sums and 2 * len(_changes(sums[1])) < len(outs) - often:
         return steps(stream, column, *sums)
-    return _combinations(stream, column, bases, outs, rest)
+    return _combinations(stream, column, bases, outs, usual)
 
 
 def _of_numbers(stream: Stream, column: Elementwise, inputs: Sequence[Coded]) -> Categories:
     """A function of one numerical column."""
-    (first, *others) = inputs
-    if others or not isinstance(first, Numbers):
+    (numbers, *more) = inputs
+    if more or not isinstance(numbers, Numbers):
         kinds = (
             f"'{each}' is {'numerical' if isinstance(coded, Numbers) else 'categorical'}"
             for each, coded in zip(column.inputs, inputs, strict=True)
@@ -60,9 +62,9 @@ def _of_numbers(stream: Stream, column: Elementwise, inputs: Sequence[Coded]) ->
         raise ProgramError(
             f"'{column}' takes categorical columns or one numerical one: {' and '.join(kinds)}"
         )
-    outs = [_value(column, value) for value in first.values]
+    outs = [_value(column, value) for value in numbers.values]
     check_types(column, outs)
-    return steps(stream, column, first, outs)
+    return steps(stream, column, numbers, outs)
 
 
 def _combinations(
@@ -70,23 +72,23 @@ def _combinations(
     column: Column,
     bases: Sequence[OneHot],
     outs: dict[tuple[tuple[Value, ...], ...], Value],
-    rest: Value,
+    usual: Value,
 ) -> Categories:
     """A unit for each combination of classes of values, except those of the most frequent answer.
 
     It is relu(2 (sum of m indicators) - 2 m + 1): of 1 for its own combination, of at most -1, so 0, for others.
     The errors of the indicators are doubled; they move two indicators, that of the answer and that of the rest.
     """
-    values = (rest, *dict.fromkeys(out for out in outs.values() if out != rest))
+    values = (usual, *dict.fromkeys(out for out in outs.values() if out != usual))
     block = max(base.time for base in bases) // 2
     error = 4 * sum(base.error + 2 * READING for base in bases)
-    made = stream.one_hot(column, values, 2 * block + 2, error)
-    for some, out in outs.items():
-        if out != rest:
-            rows = [base.rows(own) for base, own in zip(bases, some, strict=True)]
+    coded = stream.one_hot(column, values, 2 * block + 2, error)
+    for classes, out in outs.items():
+        if out != usual:
+            rows = [base.rows(own) for base, own in zip(bases, classes, strict=True)]
             inner = add(*((2.0, row) for row in rows), (1.0 - 2 * len(rows), ALWAYS))
-            stream.unit(block, inner, made.base.placed(out))
-    return made
+            stream.unit(block, inner, coded.base.placed(out))
+    return coded
 
 
 def steps(
@@ -107,7 +109,7 @@ def steps(
         errors: bounds on the errors of x at each value, where they differ.
     """
     errors = errors or [x.error] * len(outs)
-    block, error, made = x.time // 2, READING, []
+    block, error, jumps = x.time // 2, READING, []
     for at in _changes(outs):
         low, high = float(x.values[at - 1]), float(x.values[at])
         gap = high - low
@@ -119,11 +121,11 @@ def steps(
         unit = 2.0 ** (max(frexp(start)[1], 1) - 22)
         start = round(start / unit) * unit
         error += 8 * ROUNDING * max(abs(start), slope * largest([high, x.values[-1]]))
-        made.append((outs[at - 1], outs[at], slope, start))
+        jumps.append((outs[at - 1], outs[at], slope, start))
     values = tuple(dict.fromkeys(outs))
-    coded = stream.one_hot(column, values, 2 * block + 2 if made else 0, error)
-    for before, after, slope, start in made:
-        moved = add((1.0, coded.base.placed(after)), (-1.0, coded.base.placed(before)))
+    coded = stream.one_hot(column, values, 2 * block + 2 if jumps else 0, error)
+    for old, new, slope, start in jumps:
+        moved = add((1.0, coded.base.placed(new)), (-1.0, coded.base.placed(old)))
         stream.unit(block, add((slope, x.row), (-start, ALWAYS)), moved)
         stream.unit(block, add((slope, x.row), (-start - 1, ALWAYS)), add((-1.0, moved)))
     return coded
@@ -133,9 +135,9 @@ def _changes(outs: Sequence[Value]) -> list[int]:
     return [at for at, (one, two) in enumerate(pairwise(outs), 1) if one != two]
 
 
-def _value(column: Elementwise, *given: Any) -> Value:
+def _value(column: Elementwise, *values: Any) -> Value:
     """The function's answer, which must be a value that can be counted among others."""
-    out = called(column, column.function, *given)
+    out = called(column, column.function, *values)
     if isinstance(out, Column) or not isinstance(out, Hashable):
         raise ProgramError(
             f"'{column}' gives a {type(out).__name__}: give a value that can be hashed"
@@ -159,27 +161,27 @@ def _is_small(value: Value) -> bool:
 
 
 def _deciding_sum(
-    given: Sequence[Categories], bases: Sequence[OneHot], table: Table
+    categories: Sequence[Categories], bases: Sequence[OneHot], table: Table
 ) -> tuple[Numbers, list[Value]] | None:
     """A sum or difference of columns of numbers that decides the table with the fewest changes, if there is one.
 
     Returns its numbers, and the answer for each of them.
     """
-    if not all(_is_small(value) for each in given for value in each.values):
+    if not all(_is_small(value) for each in categories for value in each.values):
         return None
-    found = []
-    for signs in product((1,), *[(1, -1)] * (len(given) - 1)):
+    deciding = []
+    for signs in product((1,), *[(1, -1)] * (len(categories) - 1)):
         outs: dict[Fraction, Value] = {}
         for values, out in table.items():
             at = dict(zip(bases, values, strict=True))
-            terms = (s * Fraction(x.of[at[x.base]]) for s, x in zip(signs, given, strict=True))
+            terms = (s * Fraction(x.of[at[x.base]]) for s, x in zip(signs, categories, strict=True))
             if outs.setdefault(sum(terms, Fraction(0)), out) != out:
                 break
         else:
-            row = add(*((float(s), x.number_row()) for s, x in zip(signs, given, strict=True)))
+            row = add(*((float(s), x.number_row()) for s, x in zip(signs, categories, strict=True)))
             time = max(base.time for base in bases)
-            error = sum(x.error * largest(x.values) for x in given)
-            known = sorted(outs)
-            numbers = Numbers(row, tuple(known), time, error)
-            found.append((numbers, [outs[each] for each in known]))
-    return min(found, key=lambda one: len(_changes(one[1])), default=None)
+            error = sum(x.error * largest(x.values) for x in categories)
+            totals = sorted(outs)
+            numbers = Numbers(row, tuple(totals), time, error)
+            deciding.append((numbers, [outs[each] for each in totals]))
+    return min(deciding, key=lambda candidate: len(_changes(candidate[1])), default=None)

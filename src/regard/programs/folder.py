@@ -145,9 +145,9 @@ def _objection(
         return "an answer is twice in it"
     if len(stored.heads) != sizes.layers:
         return f"it describes {len(stored.heads)} layers, its sizes say {sizes.layers}"
-    most = max(map(len, stored.heads))
-    if most > sizes.heads:
-        return f"it describes {most} heads of a layer, its sizes say {sizes.heads}"
+    heads = max(map(len, stored.heads))
+    if heads > sizes.heads:
+        return f"it describes {heads} heads of a layer, its sizes say {sizes.heads}"
     if len(example) >= sizes.places:
         return f"its example has {len(example)} tokens, its sizes say at most {sizes.places - 1}"
     foreign = [token for token in example if token not in alphabet]
@@ -158,10 +158,10 @@ def _objection(
 
 def _check_shapes(stored: _Stored, path: Path, shapes: weights.Shapes) -> None:
     """Raise `CheckpointError` for weights of other sizes. Enormous sizes are neither allocated nor built."""
-    found = sum(map(prod, shapes.values()))
-    if found != stored.sizes.parameters:
+    stored_numbers = sum(map(prod, shapes.values()))
+    if stored_numbers != stored.sizes.parameters:
         raise CheckpointError(
-            f"{path}: has {found:,} numbers, the sizes in {PROGRAM} ask for {stored.sizes.parameters:,}"
+            f"{path}: has {stored_numbers:,} numbers, the sizes in {PROGRAM} ask for {stored.sizes.parameters:,}"
         )
     with torch.device("meta"):
         shaped = SequenceModel(stored.sizes, stored.causal)

@@ -36,7 +36,7 @@ class ProgramError(ConfigurationError):
 
 def _operator(symbol: str, operate: Callable[[Any, Any], Any]) -> Callable[[Column, Any], Column]:
     """The method of a column for an operator."""
-    return lambda column, other: column._operated(symbol, operate, other)
+    return lambda column, operand: column._operated(symbol, operate, operand)
 
 
 class Column:
@@ -71,52 +71,58 @@ class Column:
 
     __hash__ = object.__hash__
 
-    def _operated(self, symbol: str, operate: Callable[[Any, Any], Any], other: Any) -> Column:
-        name = f"({self} {symbol} {other if isinstance(other, Column) else repr(other)})"
-        if isinstance(other, Column):
-            return Elementwise(name, operate, (self, other))
-        return Elementwise(name, lambda value: operate(value, other), (self,))
+    def _operated(self, symbol: str, operate: Callable[[Any, Any], Any], operand: Any) -> Column:
+        name = f"({self} {symbol} {operand if isinstance(operand, Column) else repr(operand)})"
+        if isinstance(operand, Column):
+            return Elementwise(name, operate, (self, operand))
+        return Elementwise(name, lambda value: operate(value, operand), (self,))
 
-    def _combined(self, symbol: str, sign: int, other: Any) -> Column:
+    def _combined(self, symbol: str, sign: int, operand: Any) -> Column:
         """A sum or difference; of numbers to average it is linear, which costs no layer."""
         operate = operator.add if sign > 0 else operator.sub
-        both = isinstance(other, Column) and other.numerical
-        if not self.numerical or not (both or isinstance(other, Number)):
-            return self._operated(symbol, operate, other)
-        name = f"({self} {symbol} {other})"
-        if isinstance(other, Column):
-            return Linear(name, ((self, Fraction(1)), (other, Fraction(sign))))
-        return Linear(name, ((self, Fraction(1)),), Fraction(sign * other))
+        is_numerical = isinstance(operand, Column) and operand.numerical
+        if not self.numerical or not (is_numerical or isinstance(operand, Number)):
+            return self._operated(symbol, operate, operand)
+        name = f"({self} {symbol} {operand})"
+        if isinstance(operand, Column):
+            return Linear(name, ((self, Fraction(1)), (operand, Fraction(sign))))
+        return Linear(name, ((self, Fraction(1)),), Fraction(sign * operand))
 
-    def __add__(self, other: Any) -> Column:
-        return self._combined("+", 1, other)
+    def __add__(self, operand: Any) -> Column:
+        return self._combined("+", 1, operand)
 
-    def __sub__(self, other: Any) -> Column:
-        return self._combined("-", -1, other)
+    def __sub__(self, operand: Any) -> Column:
+        return self._combined("-", -1, operand)
 
-    def __mul__(self, other: Any) -> Column:
-        if self.numerical and isinstance(other, Number):
-            return Linear(f"({self} * {other})", ((self, Fraction(other)),))
-        return self._operated("*", operator.mul, other)
+    def __mul__(self, operand: Any) -> Column:
+        if self.numerical and isinstance(operand, Number):
+            return Linear(f"({self} * {operand})", ((self, Fraction(operand)),))
+        return self._operated("*", operator.mul, operand)
 
-    def _on_the_right(self, symbol: str, operate: Callable[[Any, Any], Any], left: Any) -> Column:
-        name = f"({left!r} {symbol} {self})"
-        return Elementwise(name, lambda value: operate(left, value), (self,))
+    def _on_the_right(
+        self, symbol: str, operate: Callable[[Any, Any], Any], operand: Any
+    ) -> Column:
+        name = f"({operand!r} {symbol} {self})"
+        return Elementwise(name, lambda value: operate(operand, value), (self,))
 
-    def __radd__(self, other: Any) -> Column:
-        return self + other if self.numerical else self._on_the_right("+", operator.add, other)
+    def __radd__(self, operand: Any) -> Column:
+        return self + operand if self.numerical else self._on_the_right("+", operator.add, operand)
 
-    def __rsub__(self, other: Any) -> Column:
-        return self * -1 + other if self.numerical else self._on_the_right("-", operator.sub, other)
+    def __rsub__(self, operand: Any) -> Column:
+        return (
+            self * -1 + operand
+            if self.numerical
+            else self._on_the_right("-", operator.sub, operand)
+        )
 
-    def __rmul__(self, other: Any) -> Column:
-        return self * other if self.numerical else self._on_the_right("*", operator.mul, other)
+    def __rmul__(self, operand: Any) -> Column:
+        return self * operand if self.numerical else self._on_the_right("*", operator.mul, operand)
 
-    def __rfloordiv__(self, other: Any) -> Column:
-        return self._on_the_right("//", operator.floordiv, other)
+    def __rfloordiv__(self, operand: Any) -> Column:
+        return self._on_the_right("//", operator.floordiv, operand)
 
-    def __rmod__(self, other: Any) -> Column:
-        return self._on_the_right("%", operator.mod, other)
+    def __rmod__(self, operand: Any) -> Column:
+        return self._on_the_right("%", operator.mod, operand)
 
     __floordiv__ = _operator("//", operator.floordiv)
     __mod__ = _operator("%", operator.mod)
@@ -126,8 +132,8 @@ class Column:
     __le__ = _operator("<=", operator.le)
     __gt__ = _operator(">", operator.gt)
     __ge__ = _operator(">=", operator.ge)
-    __and__ = __rand__ = _operator("and", lambda one, two: bool(one) and bool(two))
-    __or__ = __ror__ = _operator("or", lambda one, two: bool(one) or bool(two))
+    __and__ = __rand__ = _operator("and", lambda x, y: bool(x) and bool(y))
+    __or__ = __ror__ = _operator("or", lambda x, y: bool(x) or bool(y))
 
     def __invert__(self) -> Column:
         return Elementwise(f"(not {self})", operator.not_, (self,))
@@ -198,19 +204,19 @@ class Selector:
     def __str__(self) -> str:
         return self.name
 
-    def __and__(self, other: Selector) -> Selector:
-        return Selector(self.terms + _selector(other).terms, f"{self} and {other}")
+    def __and__(self, selector: Selector) -> Selector:
+        return Selector(self.terms + _selector(selector).terms, f"{self} and {selector}")
 
-    def __or__(self, other: Selector) -> Selector:
-        return replace(~(~self & ~_selector(other)), name=f"({self} or {other})")
+    def __or__(self, selector: Selector) -> Selector:
+        return replace(~(~self & ~_selector(selector)), name=f"({self} or {selector})")
 
     def __invert__(self) -> Selector:
-        keys, queries, holds = self._joined()
+        keys, queries, holds = self._single_term()
         return Selector(
             ((keys, queries, lambda key, query: not holds(key, query)),), f"not ({self})"
         )
 
-    def _joined(self) -> tuple[Column, Column, Predicate]:
+    def _single_term(self) -> tuple[Column, Column, Predicate]:
         """One term for all of them, over tuples of their values."""
         if len(self.terms) == 1:
             return self.terms[0]
@@ -257,10 +263,10 @@ def together(*columns: Column) -> Column:
 def where(condition: Column, then: Any, otherwise: Any) -> Column:
     """``then`` where the condition is true, ``otherwise`` where it is not; each a column or a value."""
 
-    def chosen(truth: Any, one: Any, two: Any) -> Any:
-        return one if truth else two
+    def pick(truth: Any, x: Any, y: Any) -> Any:
+        return x if truth else y
 
-    return elementwise(chosen, condition, then, otherwise).named(
+    return elementwise(pick, condition, then, otherwise).named(
         f"where({condition}, {then}, {otherwise})"
     )
 
@@ -330,12 +336,12 @@ def aggregate(
         ['_', 'a', 'b']
     """
     values, selector = _column(values), _selector(selector)
-    how = "mean" if values.numerical else "last" if last else "first"
+    reading = "mean" if values.numerical else "last" if last else "first"
     if values.numerical:
         if not isinstance(default, Number | None):
             raise ProgramError(f"default is {default!r}: pass a whole number or a fraction")
         default = Fraction(default or 0)
-    return Aggregate(f"{how}({selector}, {values})", selector, values, default, last)
+    return Aggregate(f"{reading}({selector}, {values})", selector, values, default, last)
 
 
 def width(selector: Selector) -> Column:
@@ -359,6 +365,6 @@ def _column(value: Any) -> Column:
 def _selector(value: Any) -> Selector:
     """Raise `ProgramError` for anything but a selector."""
     if not isinstance(value, Selector):
-        what = f"'{value}' is a column" if isinstance(value, Column) else f"{value!r} is none"
-        raise ProgramError(f"{what}: pass a selector, as select(keys, queries) makes one")
+        problem = f"'{value}' is a column" if isinstance(value, Column) else f"{value!r} is none"
+        raise ProgramError(f"{problem}: pass a selector, as select(keys, queries) makes one")
     return value

@@ -21,8 +21,8 @@ from regard.programs.language import (
 
 LETTERS = "abc"
 same_token = select(tokens, tokens)
-before = select(indices, indices, "<")
-after = select(indices, indices, ">")
+earlier = select(indices, indices, "<")
+later = select(indices, indices, ">")
 up_to_here = select(indices, indices, "<=")
 
 
@@ -47,14 +47,14 @@ def shift(by: int = 1, blank: Value = "_") -> Program:
 @program(LETTERS, any_tokens=True, example="hello")
 def reverse() -> Column:
     """The tokens from the last to the first."""
-    return aggregate(select(indices, width(after)), tokens)
+    return aggregate(select(indices, width(later)), tokens)
 
 
 @program(LETTERS, any_tokens=True, example="banana")
 def sort() -> Column:
     """The tokens in order."""
     smaller = width(select(tokens, tokens, "<")).named("smaller")
-    equal_before = width(same_token & before).named("equal before")
+    equal_before = width(same_token & earlier).named("equal before")
     rank = (smaller + equal_before).named("rank")
     return aggregate(select(rank, indices), tokens)
 
@@ -69,7 +69,7 @@ def histogram() -> Column:
 def double_histogram() -> Column:
     """How many different tokens occur as often as the token of each position."""
     count = width(same_token).named("count")
-    repeated = width(same_token & before).named("repeated")
+    repeated = width(same_token & earlier).named("repeated")
     return width(select(count, count) & select(repeated, 0))
 
 
@@ -139,14 +139,14 @@ def dyck_2(depth: int = 3) -> Program:
     @program("()[]", example="([])[]", about=about)
     def dyck_2() -> Column:
         opens = elementwise(lambda token: token not in pairs, tokens).named("opens")
-        opened = width(select(opens) & up_to_here).named("opened")
-        closed = width(select(opens, False) & up_to_here).named("closed")
+        opened_brackets = width(select(opens) & up_to_here).named("opened")
+        closed_brackets = width(select(opens, False) & up_to_here).named("closed")
 
-        def clipped(opened: int, closed: int, opens: bool) -> int:
-            return max(0, min(opened - closed + (not opens), depth + 1))
+        def clipped(opened_brackets: int, closed_brackets: int, opens: bool) -> int:
+            return max(0, min(opened_brackets - closed_brackets + (not opens), depth + 1))
 
-        level = elementwise(clipped, opened, closed, opens).named("level")
-        partner = aggregate(select(level, level) & select(opens) & before, tokens, last=True)
+        level = elementwise(clipped, opened_brackets, closed_brackets, opens).named("level")
+        partner = aggregate(select(level, level) & select(opens) & earlier, tokens, last=True)
 
         def is_wrong(token: str, level: int, partner: str | None) -> bool:
             return not 1 <= level <= depth or (token in pairs and pairs[token] != partner)
@@ -174,15 +174,15 @@ def addition(base: int = 10) -> Program:
 
     @program(digits + "+", example="127+35" if base == 10 else "101+11", about=about)
     def addition() -> Column:
-        place = width(after).named("place")
+        place = width(later).named("place")
         behind = aggregate(select(tokens, "+"), place, NOWHERE).named("behind the +")
         is_second = (place < behind).named("is second")
         digit = elementwise(lambda token: digits.find(token) * (token != "+"), tokens)
-        first = aggregate(select(place, place + behind + 1), digit, 0).named("first")
-        total = elementwise(lambda one, second, two: one * second + two, digit, is_second, first)
+        other_digit = aggregate(select(place, place + behind + 1), digit, 0).named("first")
+        total = elementwise(lambda x, second, y: x * second + y, digit, is_second, other_digit)
         total = total.named("total")
         # The nearest lower place that does not pass a carry on decides.
-        carry = aggregate(select(total, base - 1, "!=") & after, total >= base, False)
+        carry = aggregate(select(total, base - 1, "!=") & later, total >= base, False)
         return (total + carry) % base
 
     return addition

@@ -58,8 +58,8 @@ class SequenceModel(nn.Module):
         x, looks = self._embedded(ids), []
         block: Any  # a TransformerBlock, which a list of modules does not say
         for block in self.blocks:
-            x, found = block.read(x, mask=self.mask)
-            looks.append(found["self"])
+            x, look = block.read(x, mask=self.mask)
+            looks.append(look["self"])
         return self.output(self.norm(x)), looks
 
     def _embedded(self, ids: Tensor) -> Tensor:

@@ -92,9 +92,9 @@ def plan(program: Program, length: int) -> Plan:
     stream = planner.stream
     if isinstance(output, Numbers):
         outputs, error = [output.row], output.error + READING * output.largest
-        for one, two in pairwise(output.values):
-            if not error < float(two - one) / 2:
-                raise stream.beyond(program.output, f"{one} and {two}")
+        for low, high in pairwise(output.values):
+            if not error < float(high - low) / 2:
+                raise stream.beyond(program.output, f"{low} and {high}")
     else:
         outputs, error = [output.row([value]) for value in output.values], output.error
     layers = range(1 + max([0, *stream.heads, *stream.units]))
@@ -154,10 +154,10 @@ class Planner:
         )
 
     def _terms(self, selector: Selector) -> list[Term]:
-        def categories(column: Column, what: str) -> Categories:
+        def categories(column: Column, role: str) -> Categories:
             coded = self.code(column)
             if isinstance(coded, Numbers):
-                raise ProgramError(f"select {what} must be categorical: '{column}' is numerical")
+                raise ProgramError(f"select {role} must be categorical: '{column}' is numerical")
             return coded
 
         return [
@@ -167,18 +167,18 @@ class Planner:
 
     def _linear(self, column: Linear) -> Numbers:
         """A row of rows: it costs nothing."""
-        parts: list[tuple[float, Row]] = [(float(column.constant), ALWAYS)]
+        rows: list[tuple[float, Row]] = [(float(column.constant), ALWAYS)]
         values, error, time = {column.constant}, 0.0, 0
-        for each, factor in column.terms:
-            coded = self.code(each)
-            own = [number(column, value) for value in coded.values]
+        for term, factor in column.terms:
+            coded = self.code(term)
+            of_term = [number(column, value) for value in coded.values]
             row = coded.row if isinstance(coded, Numbers) else coded.number_row()
-            bound = coded.error if isinstance(coded, Numbers) else coded.error * largest(own)
-            parts.append((float(factor), row))
-            values = limited(column, {one + factor * two for one in values for two in own})
+            bound = coded.error if isinstance(coded, Numbers) else coded.error * largest(of_term)
+            rows.append((float(factor), row))
+            values = limited(column, {one + factor * two for one in values for two in of_term})
             error += abs(float(factor)) * bound + READING * largest(values)
             time = max(time, coded.time)
-        return Numbers(add(*parts), tuple(sorted(values)), time, error)
+        return Numbers(add(*rows), tuple(sorted(values)), time, error)
 
     def embeddings(self) -> tuple[list[Row], list[Row]]:
         """The rows of the embeddings of tokens and of positions; those of the beginning come first and are empty."""

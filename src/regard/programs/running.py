@@ -34,10 +34,13 @@ def run(column: Column, tokens: Sequence[Value], *, causal: bool = False) -> lis
 class Running:
     """The values of columns for one input, each computed once."""
 
-    def __init__(self, given: Sequence[Value], causal: bool) -> None:
-        self.places = range(len(given))
+    def __init__(self, input_tokens: Sequence[Value], causal: bool) -> None:
+        self.places = range(len(input_tokens))
         self.causal = causal
-        self._known: dict[Column, list[Any]] = {tokens: list(given), indices: list(self.places)}
+        self._known: dict[Column, list[Any]] = {
+            tokens: list(input_tokens),
+            indices: list(self.places),
+        }
 
     def values(self, column: Column) -> list[Any]:
         """The value at each position."""
@@ -48,8 +51,8 @@ class Running:
     def _computed(self, column: Column) -> list[Any]:
         match column:
             case Elementwise(_, function, inputs):
-                given = zip(*map(self.values, inputs), strict=True)
-                return [called(column, function, *each) for each in given]
+                arguments = zip(*map(self.values, inputs), strict=True)
+                return [called(column, function, *each) for each in arguments]
             case Linear(_, terms, constant):
                 rows = [[factor * number(column, v) for v in self.values(c)] for c, factor in terms]
                 return [sum(each, constant) for each in zip(*rows, strict=True)]
@@ -57,10 +60,12 @@ class Running:
                 return [len(keys) for keys in self.selected(selector)]
             case Aggregate(_, selector, of, default, last):
                 values = self.values(of)
-                found = [[values[key] for key in keys] for keys in self.selected(selector)]
+                selected = [[values[key] for key in keys] for keys in self.selected(selector)]
                 if column.numerical:
-                    return [Fraction(sum(some), len(some)) if some else default for some in found]
-                return [some[-1 if last else 0] if some else default for some in found]
+                    return [
+                        Fraction(sum(some), len(some)) if some else default for some in selected
+                    ]
+                return [some[-1 if last else 0] if some else default for some in selected]
         raise ProgramError(
             f"a {type(column).__name__} is no column: pass one; call a program with its tokens instead"
         )
@@ -83,21 +88,23 @@ class Running:
         ]
 
 
-def called(what: Column | Selector, function: Callable[..., Any], *values: Any) -> Any:
+def called(source: Column | Selector, function: Callable[..., Any], *values: Any) -> Any:
     """function(*values), whose failure is one of the program."""
     try:
         return function(*values)
     except Exception as fault:  # the function is the user's
-        given = ", ".join(map(repr, values))
-        said = f"{type(fault).__name__}: {fault}"
+        arguments = ", ".join(map(repr, values))
+        reason = f"{type(fault).__name__}: {fault}"
         hint = ": give a default to the aggregate that finds no key" * (None in values)
-        raise ProgramError(f"'{what}' fails for the values {given} ({said}){hint}") from fault
+        raise ProgramError(
+            f"'{source}' fails for the values {arguments} ({reason}){hint}"
+        ) from fault
 
 
-def number(what: Column, value: Any) -> Fraction:
+def number(source: Column, value: Any) -> Fraction:
     """A value that must be a number."""
     if not isinstance(value, int | Fraction):
         raise ProgramError(
-            f"'{what}' must be numbers, whole or fractions: a value of it is {value!r}"
+            f"'{source}' must be numbers, whole or fractions: a value of it is {value!r}"
         )
     return Fraction(value)

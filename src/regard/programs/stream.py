@@ -68,21 +68,21 @@ class Stream:
                 "give its columns fewer values, or compile for a shorter length"
             )
 
-    def beyond(self, column: Column, what: str) -> ProgramError:
+    def beyond(self, column: Column, subject: str) -> ProgramError:
         """The error for a decision that needs more than float32."""
         return ProgramError(
-            f"'{column}' cannot tell {what} apart in float32 at length {self.length}: compile for a shorter length"
+            f"'{column}' cannot tell {subject} apart in float32 at length {self.length}: compile for a shorter length"
         )
 
 
 def check_types(column: Column, values: Iterable[Value]) -> None:
     """Refuse equal values of several types, such as 1 and True: one code stands for both, but functions may not."""
-    known: dict[Value, Value] = {}
+    distinct: dict[Value, Value] = {}
     for value in values:
-        one = known.setdefault(value, value)
-        if type(one) is not type(value):
+        equal = distinct.setdefault(value, value)
+        if type(equal) is not type(value):
             raise ProgramError(
-                f"'{column}' has both {one!r} and {value!r}, which are equal: give one of them"
+                f"'{column}' has both {equal!r} and {value!r}, which are equal: give one of them"
             )
 
 

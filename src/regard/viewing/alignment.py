@@ -73,8 +73,8 @@ class Alignment:
         keys = [pieces.join(self.keys[a:b]) for a, b in columns]
         readable = self.readable
         if readable is not None:
-            some = np.logical_or.reduceat(readable, across, axis=1)
-            readable = np.logical_or.reduceat(some, down, axis=0)
+            readable_columns = np.logical_or.reduceat(readable, across, axis=1)
+            readable = np.logical_or.reduceat(readable_columns, down, axis=0)
         return Alignment(merged, queries, keys, self.title, readable)
 
     @property
@@ -108,9 +108,11 @@ def by_head(
         keys: one label for each key.
         title: the title of each; "head N" (from 0) is added if there are several heads.
     """
-    weights, known = _array(look.weights()), look.readable()
+    weights, readable_keys = _array(look.weights()), look.readable()
     heads = weights.reshape(-1, *weights.shape[-2:])
-    readable = repeat(None) if known is None else known.cpu().numpy().reshape(heads.shape)
+    readable = (
+        repeat(None) if readable_keys is None else readable_keys.cpu().numpy().reshape(heads.shape)
+    )
     titles = [title]
     if len(heads) > 1:
         titles = [f"{title}, head {head}".removeprefix(", ") for head in range(len(heads))]
@@ -127,12 +129,12 @@ def mean(alignments: Sequence[Alignment], *, title: str | None = None) -> Alignm
     >>> mean([one, two]).weights.tolist()
     [[0.5, 0.5]]
     """
-    first = alignments[0]
+    head = alignments[0]
     weights = np.mean([alignment.weights for alignment in alignments], axis=0)
-    known = [a.readable for a in alignments if a.readable is not None]
-    readable = np.any(known, axis=0) if known else None
-    title = first.title if title is None else title
-    return Alignment(weights, first.queries, first.keys, title, readable)
+    readable_cells = [a.readable for a in alignments if a.readable is not None]
+    readable = np.any(readable_cells, axis=0) if readable_cells else None
+    title = head.title if title is None else title
+    return Alignment(weights, head.queries, head.keys, title, readable)
 
 
 def alignment_of(
@@ -148,13 +150,13 @@ def alignment_of(
     """
     name = last_cross(translation) if name is None else name
     if name is None or name not in translation.looks:
-        known = ", ".join(translation.looks) or "none: translate with looks=True"
-        wanted = "of cross-attention" if name is None else repr(name)
-        raise ValueError(f"the translation has no look {wanted}: there are {known}")
+        names = ", ".join(translation.looks) or "none: translate with looks=True"
+        missing = "of cross-attention" if name is None else repr(name)
+        raise ValueError(f"the translation has no look {missing}: there are {names}")
     look = translation.looks[name]
     heads = by_head(look if head is None else look[..., head], *translation.labels(name))
-    said = name if head is None else f"{name}, head {head}"
-    return mean([each.words() for each in heads], title=said if title is None else title)
+    label = name if head is None else f"{name}, head {head}"
+    return mean([each.words() for each in heads], title=label if title is None else title)
 
 
 def last_cross(translation: Translation) -> str | None:

@@ -56,17 +56,17 @@ def blank(
     engine: Any = figure.get_layout_engine()
     rect = (margin, bottom, 1 - 2 * margin, 1 - bottom - over)
     engine.set(rect=rect, w_pad=0.05, h_pad=0.05)
-    left: dict[str, Any] = {"x": margin, "ha": "left"}
-    shown, top = fitted(title, width - 2 * EDGE), 1 - EDGE / height
-    bold = {"fontweight": "bold", **style(palette, 11, text=shown)}
-    figure.suptitle(shown, y=top, va="top", **left, **bold)
-    shown = fitted(subtitle, width - 2 * EDGE)
-    how = style(palette, 9, palette.faint, text=shown)
-    figure.text(y=top - _LINE / height, s=shown, va="top", **left, **how)
-    how = style(palette, 7.5, palette.faint)
-    figure.supxlabel(_MASKED * masked, y=0.5 * EDGE / height, va="bottom", **left, **how)
-    for each in figure.texts:
-        each.set_in_layout(False)
+    place: dict[str, Any] = {"x": margin, "ha": "left"}
+    text, top = fitted(title, width - 2 * EDGE), 1 - EDGE / height
+    bold = {"fontweight": "bold", **style(palette, 11, text=text)}
+    figure.suptitle(text, y=top, va="top", **place, **bold)
+    text = fitted(subtitle, width - 2 * EDGE)
+    text_style = style(palette, 9, palette.faint, text=text)
+    figure.text(y=top - _LINE / height, s=text, va="top", **place, **text_style)
+    text_style = style(palette, 7.5, palette.faint)
+    figure.supxlabel(_MASKED * masked, y=0.5 * EDGE / height, va="bottom", **place, **text_style)
+    for text_artist in figure.texts:
+        text_artist.set_in_layout(False)
     return figure
 
 
@@ -83,26 +83,26 @@ def paint(
     axes.patch.set(facecolor=palette.paper, edgecolor=palette.rule, hatch="/////", linewidth=0)
     if extent is not None or rows * columns > _MOST_TILES:
         place: Any = (0, columns, rows, 0) if extent is None else extent
-        drawn: Any = axes.imshow(
+        image: Any = axes.imshow(
             cells, **colouring, extent=place, aspect="auto", interpolation="nearest"
         )
     else:
         width = 0.8 if max(rows, columns) <= 24 else 0.25
         tiles: dict[str, Any] = {"edgecolors": palette.paper, "linewidth": width}
-        drawn = axes.pcolormesh(cells, **colouring, **tiles, antialiased=True)
+        image = axes.pcolormesh(cells, **colouring, **tiles, antialiased=True)
         axes.set(ylim=(rows, 0))
-    return drawn
+    return image
 
 
 def draw_bar(
-    figure: Figure, drawn: Any, panels: Iterable[Axes], palette: colours.Theme, label: str
+    figure: Figure, image: Any, panels: Iterable[Axes], palette: colours.Theme, label: str
 ) -> None:
     """Draw the colour scale of panels, in percent if the weights are between 0 and 1."""
-    low, high = drawn.get_clim()
+    low, high = image.get_clim()
     ticks = [low, (low + high) / 2, high]
     height = figure.get_size_inches()[1] - 2 * EDGE
     bar = figure.colorbar(
-        drawn,
+        image,
         ax=list(panels),
         ticks=ticks,
         shrink=min(1.0, _TALLEST_BAR / height),
@@ -122,20 +122,20 @@ def write_words(
     inches: float,
     points: float,
     palette: colours.Theme,
-    first: float = 0.5,
+    start: float = 0.5,
     colour: str | None = None,
-    **how: Any,
+    **properties: Any,
 ) -> None:
     """Write a word beside each row or column, or beside every second, third ... if those are small.
 
-    The first word is at `first`, the next one further on, and so on; `how` are properties of the text.
+    The first word is at `start`, the next one further on, and so on; `how` are properties of the text.
     """
     step = ceil(points * len(words) / (72 * inches))
     places = range(0, len(words), step)
-    axis.set_ticks([first + place for place in places], [words[place] for place in places])
+    axis.set_ticks([start + place for place in places], [words[place] for place in places])
     axis.set_tick_params(length=0)
     for tick in axis.get_ticklabels():
-        tick.set(**how, **style(palette, points, colour, text=tick.get_text()))
+        tick.set(**properties, **style(palette, points, colour, text=tick.get_text()))
 
 
 def style(
@@ -185,9 +185,9 @@ def measure(text: str, points: float, weight: str = "normal") -> float:
 
 def fitted(title: str, inches: float) -> str:
     """A visible title, cropped to a width in bold type of 11 points."""
-    whole = title = visible(title)
-    columns = len(whole)
+    full_title = title = visible(title)
+    columns = len(full_title)
     while measure(title, 11.0, "bold") > inches and columns > 1:
         columns = int(columns * 0.9)
-        title = shorten(whole, columns)
+        title = shorten(full_title, columns)
     return title

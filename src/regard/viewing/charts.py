@@ -39,16 +39,16 @@ def read(path: str | os.PathLike[str]) -> dict[tuple[str, str], Points]:
     """
     with raised_as(DataError, f"{os.fspath(path)}: cannot be read"):
         text = Path(path).read_bytes().decode("utf-8", "replace")
-    found: dict[tuple[str, str], Points] = defaultdict(list)
+    measurements: dict[tuple[str, str], Points] = defaultdict(list)
     for line in text.split("\n"):
         with suppress(ValueError, KeyError, TypeError, AttributeError):  # cut off by a kill
             entry = json.loads(line)
             for name in _MEASURED & entry.keys():
                 if math.isfinite(entry[name]):
-                    found[entry["kind"], name].append((entry["step"], entry[name]))
-    if not found:
+                    measurements[entry["kind"], name].append((entry["step"], entry[name]))
+    if not measurements:
         raise DataError(f"{os.fspath(path)}: no measurement in it yet, nothing to draw")
-    return found
+    return measurements
 
 
 def curves(path: str | os.PathLike[str], *, title: str = "") -> Figure:
@@ -95,12 +95,12 @@ def _line(
     axes: Axes, palette: colours.Theme, points: Points, colour: str, name: str | None = None
 ) -> None:
     if not points:
-        how = {"ha": "center", **style(palette, 8, palette.faint)}
-        axes.text(0.5, 0.5, "not measured yet", transform=axes.transAxes, **how)
+        properties = {"ha": "center", **style(palette, 8, palette.faint)}
+        axes.text(0.5, 0.5, "not measured yet", transform=axes.transAxes, **properties)
         return
     dots = "o" if len(points) == 1 else ""
-    how = {"color": colour, "linewidth": 1.4, "label": name, "marker": dots, "markersize": 4}
-    axes.plot(*zip(*points, strict=True), **how)
+    properties = {"color": colour, "linewidth": 1.4, "label": name, "marker": dots, "markersize": 4}
+    axes.plot(*zip(*points, strict=True), **properties)
 
 
 def _mark_best(axes: Axes, points: Points, palette: colours.Theme) -> None:
@@ -122,11 +122,11 @@ def histograms(splits: Sequence[tuple[str, Sides]], *, unit: str = "words") -> F
     palette = colours.theme("light")
     sides = [lengths for _, pair in splits for lengths in pair.values() if lengths]
     longest = max((max(lengths) for lengths in sides), default=1)
-    shown = (
+    ends = (
         np.quantile(list(each), _SHOWN, weights=list(each.values()), method="inverted_cdf")
         for each in sides
     )
-    end = int(max(shown, default=1))
+    end = int(max(ends, default=1))
     width = max(1, -(-end // _BINS))
     bins = max(1, -(-end // width))
     figure = blank(_WIDTH, len(splits) * _PANEL, palette)

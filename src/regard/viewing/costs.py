@@ -51,11 +51,11 @@ def _bars(axes: Axes, cost: Cost, name: str, palette: colours.Theme) -> None:
 def _lines(axes: Axes, growth: Sequence[Cost], palette: colours.Theme) -> None:
     plain_axes(axes, palette, "bytes of a pass without weights")
     lengths = [cost.queries or 0 for cost in growth]
-    kept = [cost.memory for cost in growth]
+    memories = [cost.memory for cost in growth]
     shade = colours.hexadecimal(palette.shade(0.65))
-    with_scores = [each.activations + each.scores for each in kept]
+    with_scores = [each.activations + each.scores for each in memories]
     axes.plot(lengths, with_scores, color=palette.accent, label="with the matrix of scores")
-    axes.plot(lengths, [each.activations for each in kept], color=shade, label="without it")
+    axes.plot(lengths, [each.activations for each in memories], color=shade, label="without it")
     axes.set(xscale="log", yscale="log")
     axes.yaxis.set_major_formatter(lambda size, _: short(int(size), "B"))
     axes.xaxis.set_major_formatter(lambda length, _: f"{int(length):,}")

@@ -52,8 +52,8 @@ def format_of(path: str | os.PathLike[str]) -> str:
     """
     ending = Path(path).suffix.lower().removeprefix(".")
     if ending not in FORMATS:
-        known = ", ".join(f".{known}" for known in FORMATS)
-        raise ConfigurationError(f"{os.fspath(path)}: a picture's name must end in {known}")
+        endings = ", ".join(f".{endings}" for endings in FORMATS)
+        raise ConfigurationError(f"{os.fspath(path)}: a picture's name must end in {endings}")
     return ending
 
 

@@ -32,15 +32,15 @@ _NAMED = 5
 @functools.lru_cache(4096)
 def families(text: str) -> tuple[str, ...]:
     """DejaVu Sans, then families with the characters that it lacks, preferred families first."""
-    chosen, wanted = [FIRST], _needed(text) - _characters(FIRST)
-    for family in _installed() if wanted else ():
-        found = wanted & _characters(family)
-        if found:
-            chosen.append(family)
-            wanted -= found
-        if not wanted:
+    names, uncovered = [FIRST], _needed(text) - _characters(FIRST)
+    for family in _installed() if uncovered else ():
+        covered = uncovered & _characters(family)
+        if covered:
+            names.append(family)
+            uncovered -= covered
+        if not uncovered:
             break
-    return tuple(chosen)
+    return tuple(names)
 
 
 def missing(figure: Figure) -> str:
@@ -49,8 +49,8 @@ def missing(figure: Figure) -> str:
 
     lacking: dict[str, None] = {}
     for text in dict.fromkeys(each.get_text() for each in figure.findobj(Text)):
-        wanted = _needed(text).difference(*map(_characters, families(text)))
-        lacking |= dict.fromkeys(each for each in text if ord(each) in wanted)
+        uncovered = _needed(text).difference(*map(_characters, families(text)))
+        lacking |= dict.fromkeys(each for each in text if ord(each) in uncovered)
     named = [f"{each} (U+{ord(each):04X})" for each in lacking]
     if not named:
         return ""

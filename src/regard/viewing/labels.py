@@ -20,7 +20,7 @@ def visible(text: str) -> str:
     >>> visible("safe\u202etxt.exe\n")
     'safe\\u202etxt.exe\\n'
     """
-    shown: list[str] = []
+    characters: list[str] = []
     marks = 0
     paired = _paired(text)
     for place, character in enumerate(text):
@@ -28,12 +28,12 @@ def visible(text: str) -> str:
         marks = marks + 1 if category in _MARKS else 0
         if marks > _MOST_MARKS:
             if marks == _MOST_MARKS + 1:
-                shown.append("…")
+                characters.append("…")
         elif category in _UNSEEN and character not in _JOINERS and place not in paired:
-            shown.append(character.encode("unicode_escape").decode("ascii"))
+            characters.append(character.encode("unicode_escape").decode("ascii"))
         else:
-            shown.append(character)
-    return "".join(shown)
+            characters.append(character)
+    return "".join(characters)
 
 
 def isolated(text: str) -> str:
@@ -46,13 +46,13 @@ def isolated(text: str) -> str:
 
 def _paired(text: str) -> set[int]:
     """The positions of isolates that are closed, and of the characters that close them."""
-    opened: list[int] = []
+    starts: list[int] = []
     paired: set[int] = set()
     for place, character in enumerate(text):
         if character == _ISOLATE:
-            opened.append(place)
-        elif character == _END and opened:
-            paired |= {opened.pop(), place}
+            starts.append(place)
+        elif character == _END and starts:
+            paired |= {starts.pop(), place}
     return paired
 
 

@@ -19,7 +19,7 @@ _CELL = "width:2.2em;padding:2px;text-align:center;font-size:85%"
 
 def html(translation: Translation) -> str:
     """Self-contained markup, in which all text of the translation is escaped."""
-    parts = [f"{_text(translation.source)} → <b>{_text(translation.text)}</b>"]
+    lines = [f"{_text(translation.source)} → <b>{_text(translation.text)}</b>"]
     if translation.alignment:
         sources, targets = translation.source.split(), translation.text.split()
         links = (
@@ -27,11 +27,11 @@ def html(translation: Translation) -> str:
             for source, target in translation.alignment
             if source < len(sources) and target < len(targets)
         )
-        parts.append(" &nbsp; ".join(links))
+        lines.append(" &nbsp; ".join(links))
     name = last_cross(translation)
     if name is not None:
-        parts.append(_table(translation, name))
-    return "".join(f"<div>{part}</div>" for part in parts)
+        lines.append(_table(translation, name))
+    return "".join(f"<div>{part}</div>" for part in lines)
 
 
 def _table(translation: Translation, name: str) -> str:

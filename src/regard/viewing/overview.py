@@ -69,33 +69,33 @@ def plot(
     """
     palette = colours.theme(theme)
     *batch, _, _ = look.shape
-    chosen = (entry,) if isinstance(entry, int) else tuple(entry)
-    left = batch[len(chosen) :]
-    if len(chosen) > len(batch) or not 1 <= prod(left) <= PANELS:
+    indices = (entry,) if isinstance(entry, int) else tuple(entry)
+    panel_axes = batch[len(indices) :]
+    if len(indices) > len(batch) or not 1 <= prod(panel_axes) <= PANELS:
         raise ShapeError(
-            f"the look has batch axes {batch}, of which entry {list(chosen)} leaves {prod(left)}"
+            f"the look has batch axes {batch}, of which entry {list(indices)} leaves {prod(panel_axes)}"
             f" maps to draw: pass an entry that leaves 1 to {PANELS}, or draw mean_heads()"
         )
-    if chosen:
-        look = look[chosen]  # the others are not computed
+    if indices:
+        look = look[indices]  # the others are not computed
     down = positions(rows, look.shape[-2], look.device)
     across = positions(columns, look.shape[-1], look.device)
     size = min(height, max(1, len(down))), min(width, max(1, len(across)))
     pooled = look.map(*size, rows=down, columns=across, reduce=reduce)
-    cells, shut = (
+    cells, hidden = (
         each.reshape(-1, *size).cpu().numpy()
         for each in (pooled, masked(look, pooled, down, across))
     )
-    drawn = np.ma.masked_array(cells, shut)
+    maps = np.ma.masked_array(cells, hidden)
     places = look.caption.places
-    own = down if places is None else places.to(down.device)[down]
+    query_places = down if places is None else places.to(down.device)[down]
     for kind, words, count in zip(("query", "key"), (queries, keys), look.shape[-2:], strict=True):
         if words is not None and len(words) != count:
             raise ShapeError(
                 f"{len(words)} words for {count}: pass one for each {kind} of the look"
             )
-    sides = _Side(down, own, queries), _Side(across, across, keys)
-    wide = min(left[-1] if left else 1, ACROSS)
+    sides = _Side(down, query_places, queries), _Side(across, across, keys)
+    wide = min(panel_axes[-1] if panel_axes else 1, ACROSS)
     tall = ceil(len(cells) / wide)
     low = float(cells.min())
     scale = -round_up(-low) if low < 0 else 0.0, round_up(float(cells.max()))
@@ -104,11 +104,11 @@ def plot(
         sides[0].inches * tall,
         palette,
         title=look.caption.title if title is None else title,
-        masked=bool(shut.any()),
+        masked=bool(hidden.any()),
     )
     panels = figure.subplots(tall, wide, squeeze=False, sharex=True, sharey=True).flatten()
     extent = (*sides[1].ends, *reversed(sides[0].ends))
-    for panel, values, place in zip(panels, drawn, product(*map(range, left)), strict=False):
+    for panel, values, place in zip(panels, maps, product(*map(range, panel_axes)), strict=False):
         image = canvas.paint(panel, values, palette, scale, extent)
         panel.set_title(look.caption.of(place), **canvas.style(palette, 10))
         panel.set_xlabel("key", color=palette.faint)
@@ -130,17 +130,17 @@ class _Side:
     The middle of a cell is at its position: the `ends` of the axis are half a cell further.
     """
 
-    def __init__(self, window: Tensor, own: Tensor, words: Sequence[str] | None) -> None:
+    def __init__(self, window: Tensor, places: Tensor, words: Sequence[str] | None) -> None:
         """For the queries or keys of a window: indices in the look, positions, and words if given."""
-        count, first = max(1, len(window)), 0
+        count, start = max(1, len(window)), 0
         self.marks: list[str] | None = None
         if words is not None:
             self.marks = [canvas.label(words[place]) for place in window.tolist()]
-        elif not bool((own.diff() == 1).all()):
-            self.marks = [str(place) for place in own.tolist()]
-        elif len(own):
-            first = int(own[0])
-        self.ends = first - 0.5, first + count - 0.5
+        elif not bool((places.diff() == 1).all()):
+            self.marks = [str(place) for place in places.tolist()]
+        elif len(places):
+            start = int(places[0])
+        self.ends = start - 0.5, start + count - 0.5
         self.inches = SIDE if self.marks is None else max(SIDE, WORD * min(count, MOST_WORDS))
 
     def mark(self, axis: Axis, palette: colours.Theme, rotation: int = 0) -> None:

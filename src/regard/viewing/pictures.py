@@ -39,8 +39,8 @@ class _Sizes:
         return max(_LEAST, min(max(ordinary, words * self.smallest), self.limit / panels))
 
     def type_size(self, cell: float) -> float:
-        least, most = self.points
-        return min(most, max(least, 72 * cell * 0.72))
+        smallest, largest = self.points
+        return min(largest, max(smallest, 72 * cell * 0.72))
 
 
 _ALONE = _Sizes(0.40, 11.0, 11.0, 0.1, 24.0, (6.0, 10.0), 24)
@@ -121,10 +121,10 @@ def _draw(
     if slanted:
         turned = {"rotation": 45, "ha": "left", "va": "baseline", "rotation_mode": "anchor"}
     rise = max(canvas.measure(key, across) for key in keys) * (0.72 if slanted else 1)
-    left = max(canvas.measure(query, down) for query in queries)
-    left += max(canvas.measure(name, _NAME) for name in rows) + 0.15
+    margin = max(canvas.measure(query, down) for query in queries)
+    margin += max(canvas.measure(name, _NAME) for name in rows) + 0.15
     figure = canvas.blank(
-        left + len(columns) * (width + _BETWEEN) + max(canvas.BAR, rise * slanted),
+        margin + len(columns) * (width + _BETWEEN) + max(canvas.BAR, rise * slanted),
         rise + 0.15 + len(rows) * (height + _BETWEEN) + _ABOVE * any(columns),
         palette,
         title=title,
@@ -134,7 +134,7 @@ def _draw(
     grid = figure.subplots(len(rows), len(columns), squeeze=False)
     scale = 0.0, max(alignment.top for alignment in alignments)
     for axes, alignment in zip(grid.flat, alignments, strict=True):
-        drawn = canvas.paint(axes, alignment.masked, palette, scale)
+        image = canvas.paint(axes, alignment.masked, palette, scale)
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_visible(False)
     name = canvas.style(palette, _NAME, palette.faint)
@@ -145,7 +145,7 @@ def _draw(
     for axes, row in zip(grid[:, 0], rows, strict=True):
         canvas.write_words(axes.yaxis, queries, height, down, palette)
         axes.set_ylabel(row, rotation=0, ha="right", va="center", **name)
-    canvas.draw_bar(figure, drawn, figure.axes, palette, "weight")
+    canvas.draw_bar(figure, image, figure.axes, palette, "weight")
     return figure
 
 

@@ -29,11 +29,11 @@ def join(pieces: Sequence[str]) -> str:
     >>> join(["▁caf", "<0xC3>", "<0xA9>"])
     'café'
     """
-    parts: list[bytes] = []
+    encoded: list[bytes] = []
     for piece in pieces:
         byte = _BYTE.fullmatch(piece)
-        parts.append(bytes.fromhex(byte[1]) if byte else piece.encode("utf-8", "surrogatepass"))
-    text = b"".join(parts).decode("utf-8", "replace")
+        encoded.append(bytes.fromhex(byte[1]) if byte else piece.encode("utf-8", "surrogatepass"))
+    text = b"".join(encoded).decode("utf-8", "replace")
     return text.removeprefix(_START).replace(_START, " ") or _LONE_SPACE
 
 

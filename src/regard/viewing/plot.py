@@ -63,7 +63,7 @@ def plot(
         return figure
     if not hasattr(shown, "looks"):
         raise TypeError(f"got a {type(shown).__name__}: pass a look or a translation")
-    others = [*how, *(["queries"] if queries else []), *(["keys"] if keys else [])]
-    if others:
-        raise TypeError(f"{others[0]} is only for a look, not for a translation: leave it out")
+    unused = [*how, *(["queries"] if queries else []), *(["keys"] if keys else [])]
+    if unused:
+        raise TypeError(f"{unused[0]} is only for a look, not for a translation: leave it out")
     return heat_map(alignment_of(shown, name, head, title), theme)

@@ -32,8 +32,8 @@ def draw(alignment: Alignment, console: Console, *, theme: str | None = None) ->
     """
     style = _CellStyle(console, theme, alignment)
     keys = [style.text(key) for key in alignment.keys]
-    most = max(4, min(_WIDEST_QUERY, console.width // 4))
-    queries = [shorten(style.text(query), most, style.ellipsis) for query in alignment.queries]
+    widest = max(4, min(_WIDEST_QUERY, console.width // 4))
+    queries = [shorten(style.text(query), widest, style.ellipsis) for query in alignment.queries]
     margin = max(cell_len(query) for query in queries)
     widths = _column_widths(keys, console.width - margin - 1)
 
@@ -71,8 +71,8 @@ class _CellStyle:
         self.top = alignment.top
 
     def text(self, label: str) -> str:
-        shown = visible(label)
-        return shown.encode(self.encoding, "backslashreplace").decode(self.encoding)
+        safe_label = visible(label)
+        return safe_label.encode(self.encoding, "backslashreplace").decode(self.encoding)
 
     def fill(self, line: Text, weight: float | None, width: int) -> None:
         """Append a cell and a gap. A weight of None is masked."""
@@ -112,8 +112,8 @@ def _column_widths(keys: list[str], room: int) -> list[int]:
 
 
 def _centred(text: str, width: int, fill: str = " ") -> str:
-    before = (width - cell_len(text)) // 2
-    return fill * before + text + fill * (width - cell_len(text) - before)
+    margin = (width - cell_len(text)) // 2
+    return fill * margin + text + fill * (width - cell_len(text) - margin)
 
 
 def _writes(text: str, encoding: str) -> bool:

@@ -75,10 +75,10 @@ class Entries(nn.Module):
         separate = self.value is not None or self._trained["key"] != self._trained["value"]
         if value is None and separate:
             value = key
-        given = key if value is None else value
-        if problem := self._objection(key, given):
+        values = key if value is None else value
+        if problem := self._objection(key, values):
             raise ShapeError(problem)
-        for name, new, old in (("key", key, self.key), ("value", given, self.values)):
+        for name, new, old in (("key", key, self.key), ("value", values, self.values)):
             if old is not None and new.shape[:-2] != old.shape[:-2]:
                 raise ShapeError(
                     f"{name}s have batch axes {list(new.shape[:-2])}, the memory's have"
@@ -92,9 +92,9 @@ class Entries(nn.Module):
                 self.payloads.extend([None] * key.shape[-2])
             return
         if isinstance(payloads, str) or len(payloads) != key.shape[-2]:
-            given = "a string" if isinstance(payloads, str) else f"a list of {len(payloads)}"
+            description = "a string" if isinstance(payloads, str) else f"a list of {len(payloads)}"
             raise ShapeError(
-                f"payloads is {given}: pass a list of {key.shape[-2]}, one for each key"
+                f"payloads is {description}: pass a list of {key.shape[-2]}, one for each key"
             )
         if key.dim() > 2:
             raise ShapeError("keys with batch axes have no payloads: leave out payloads=")
@@ -194,13 +194,13 @@ class Entries(nn.Module):
         """The payloads, with None for those that JSON cannot hold, and a warning."""
         reasons = objections(items)
         names = self.names or [None] * len(items)
-        first, *others = (
+        first_reason, *more_reasons = (
             f"entry {place if names[place] is None else repr(names[place])} ({reason})"
             for place, reason in reasons.items()
         )
-        more = f" and {len(others)} more" if others else ""
+        more = f" and {len(more_reasons)} more" if more_reasons else ""
         warnings.warn(
-            f"JSON cannot hold the payload of {first}{more}: the state of the memory is without",
+            f"JSON cannot hold the payload of {first_reason}{more}: the state of the memory is without",
             stacklevel=5,  # the caller of the state_dict() of a memory
         )
         return [None if place in reasons else item for place, item in enumerate(items)]

@@ -65,18 +65,18 @@ def write_memory(path: str | os.PathLike[str], contents: Contents) -> None:
         if (items := getattr(contents, name)) is not None:
             tensors[name] = as_bytes(name, items)
     if isinstance(contents.score, nn.Module):
-        tensors |= {f"score.{name}": part for name, part in contents.score.state_dict().items()}
-    kept = {name: t.detach().cpu().contiguous() for name, t in tensors.items() if t is not None}
-    for name, tensor in kept.items():
+        tensors |= {f"score.{name}": role for name, role in contents.score.state_dict().items()}
+    stored = {name: t.detach().cpu().contiguous() for name, t in tensors.items() if t is not None}
+    for name, tensor in stored.items():
         if not torch.isfinite(tensor).all():
             raise ValueError(f"{name} holds infinities or NaN: a memory of them cannot be saved")
     metadata = {"format": FORMAT, "version": VERSION}
-    for part in PARTS:
-        metadata[part] = json.dumps(_describe(part, getattr(contents, part)))
-    metadata[CHECKSUM] = _checksum(kept, metadata)
+    for role in PARTS:
+        metadata[role] = json.dumps(_describe(role, getattr(contents, role)))
+    metadata[CHECKSUM] = _checksum(stored, metadata)
     with files.replacing(path) as unfinished:
         try:
-            save_file(kept, unfinished, metadata)
+            save_file(stored, unfinished, metadata)
         except SafetensorError as problem:
             raise OSError(f"{os.fspath(path)}: cannot be written: {problem}") from problem
 
@@ -99,8 +99,8 @@ def read_memory(
         checksum = metadata.get(CHECKSUM)
         if checksum is not None and checksum != _checksum(tensors, metadata):
             _refuse("damaged: its checksum is not that of its contents")
-        given = {"score": score, "normaliser": normaliser, "encoder": encoder}
-        parts = {name: _part(name, metadata.get(name), given[name]) for name in PARTS}
+        passed = {"score": score, "normaliser": normaliser, "encoder": encoder}
+        components = {name: _component(name, metadata.get(name), passed[name]) for name in PARTS}
         for name, tensor in tensors.items():
             if not torch.isfinite(tensor).all():
                 _refuse(f"tensor {name!r} holds infinities or NaN")
@@ -114,21 +114,21 @@ def read_memory(
         if tensors:
             _refuse(f"unexpected tensor {next(iter(tensors))!r}")
         _check_entries(key, value)
-        if encoder is None and parts["encoder"] is not None:
-            _check_width(parts["encoder"].width, key)
-        if isinstance(parts["score"], str):
+        if encoder is None and components["encoder"] is not None:
+            _check_width(components["encoder"].width, key)
+        if isinstance(components["score"], str):
             width = None if key is None else key.shape[-1]
-            parts["score"] = build(parts["score"], width, width)
+            components["score"] = build(components["score"], width, width)
         if parameters:
-            if not isinstance(parts["score"], nn.Module):
+            if not isinstance(components["score"], nn.Module):
                 _refuse("saved with a score that has parameters: pass score= to open it")
-            parts["score"].load_state_dict(parameters)
+            components["score"].load_state_dict(parameters)
         entries = 0 if key is None else key.shape[-2]
         lists = {
             name: None if each is None else from_bytes(name, each, entries)
             for name, each in stored.items()
         }
-        return Contents(key, value, **lists, **parts)
+        return Contents(key, value, **lists, **components)
 
 
 @contextmanager
@@ -185,35 +185,35 @@ def _check_width(width: int, key: Tensor | None) -> None:
         _refuse(f"its encoder makes vectors of width {width}, at most {WIDEST}")
 
 
-def _describe(part: str, used: Any) -> dict[str, Any] | None:
+def _describe(role: str, component: Any) -> dict[str, Any] | None:
     """None for the default, the name and fields of one of ours, or only that it is another."""
-    if used is None:
+    if component is None:
         return None
-    name = type(used).__name__
-    if PARTS[part].get(name) is type(used):
-        return {"name": name, "fields": asdict(used)}
+    name = type(component).__name__
+    if PARTS[role].get(name) is type(component):
+        return {"name": name, "fields": asdict(component)}
     return {"name": "custom"}
 
 
-def _part(part: str, stored: str | None, given: Any) -> Any:
+def _component(role: str, stored: str | None, passed: Any) -> Any:
     """The score, normaliser or encoder: the one that the caller passed, or as it was described."""
-    if given is not None or stored is None:
-        return given
+    if passed is not None or stored is None:
+        return passed
     described = json.loads(stored, parse_constant=no_constant)
-    if described is None or (part == "encoder" and described == {"name": "custom"}):
+    if described is None or (role == "encoder" and described == {"name": "custom"}):
         return None
     if not isinstance(described, dict):
-        _refuse(f"its {part} is not described")
+        _refuse(f"its {role} is not described")
     name, options = described.get("name"), described.get("fields", {})
     if name == "custom":
-        _refuse(f"saved with a {part} of its own: pass {part}= to open it")
-    kind = PARTS[part].get(name) if isinstance(name, str) else None
+        _refuse(f"saved with a {role} of its own: pass {role}= to open it")
+    kind = PARTS[role].get(name) if isinstance(name, str) else None
     if kind is None:
-        _refuse(f"unknown {part} {name!r}")
+        _refuse(f"unknown {role} {name!r}")
     if not isinstance(options, dict) or set(options) != {field.name for field in fields(kind)}:
-        _refuse(f"its {part} {name} has other settings than this Regard's")
+        _refuse(f"its {role} {name} has other settings than this Regard's")
     for field, value in options.items():
-        known = value is None or (isinstance(value, int | float) and abs(value) <= LARGEST)
-        if field != "gradient" and not known:
-            _refuse(f"its {part} {name} has {field} {value!r}")
+        is_number = value is None or (isinstance(value, int | float) and abs(value) <= LARGEST)
+        if field != "gradient" and not is_number:
+            _refuse(f"its {role} {name} has {field} {value!r}")
     return kind(**options)

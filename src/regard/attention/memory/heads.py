@@ -56,10 +56,10 @@ class GrowingTensor:
 
     def select(self, rows: Tensor) -> GrowingTensor:
         """These rows of the first axis, with the room that was there."""
-        chosen = object.__new__(GrowingTensor)
-        chosen._room = self._room.index_select(0, rows)
-        chosen.filled = chosen._room.narrow(-2, 0, len(self))
-        return chosen
+        selection = object.__new__(GrowingTensor)
+        selection._room = self._room.index_select(0, rows)
+        selection.filled = selection._room.narrow(-2, 0, len(self))
+        return selection
 
     def _make_room(self, needed: int) -> None:
         old = self._room

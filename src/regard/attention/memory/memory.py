@@ -185,13 +185,13 @@ class Memory(nn.Module):
     def __repr__(self) -> str:
         items = [f"{short(key)}: {short(item)}" for key, item in islice(self.items(), SHOWN)]
         more = ", …" if len(self) > SHOWN else ""
-        parts = {"score": self.score, "normaliser": self.normaliser, "encoder": self.encoder}
-        how = "".join(
+        components = {"score": self.score, "normaliser": self.normaliser, "encoder": self.encoder}
+        options = "".join(
             f", {name}={type(part).__name__ if isinstance(part, nn.Module) else part}"
-            for name, part in parts.items()
+            for name, part in components.items()
             if part is not None
         )
-        return f"Memory({{{', '.join(items)}{more}}}, entries={len(self)}{how})"
+        return f"Memory({{{', '.join(items)}{more}}}, entries={len(self)}{options})"
 
     def __copy__(self) -> Memory:
         """A memory with the same tensors that is written to by itself."""
@@ -325,7 +325,7 @@ class Memory(nn.Module):
         if self.keys is None or self.values is None:
             width = self.entries.d_value or self.entries.d_key or query.shape[-1]
             return query.new_zeros((*query.shape[:-1], width))
-        return attend(query, self.keys, self.values, mask=mask, **self._how())
+        return attend(query, self.keys, self.values, mask=mask, **self._options())
 
     forward = read
 
@@ -333,7 +333,7 @@ class Memory(nn.Module):
         self, queries: Float[Tensor, "*batch queries d_key"] | Strings, *, mask: Any = None
     ) -> Look:
         """A look at the weights of a reading."""
-        return look(self._vectors(queries), self._filled_keys(), mask=mask, **self._how())
+        return look(self._vectors(queries), self._filled_keys(), mask=mask, **self._options())
 
     def __getitem__(self, query: Any) -> Any:
         """The payload of the entry that a hard lookup reads; else the best one, or the reading.
@@ -349,12 +349,12 @@ class Memory(nn.Module):
         vectors, keys, alone = self._vectors(query), self._filled_keys(), is_alone(query)
         hard, payloads = isinstance(self.normaliser, Hard), self.entries.payloads
         if payloads is not None and not hard and is_text(query):
-            found = self.find(query, 1)
-            return replace(found, payloads=self._at(found.positions, self._answer))
+            best = self.find(query, 1)
+            return replace(best, payloads=self._at(best.positions, self._answer))
         if payloads is None or not hard:
             reading = self.read(vectors)
             return reading[..., 0, :] if alone else reading
-        weights = look(vectors, keys, **self._how()).weights()
+        weights = look(vectors, keys, **self._options()).weights()
         answers = self._at(weights.argmax(-1), self._answer)
         return answers[0] if alone else answers
 
@@ -381,7 +381,7 @@ class Memory(nn.Module):
             positions = weights.long()
         else:
             pair = (vectors, self.keys)
-            weights = level_best(look(*pair, **self._how()).weights(), *pair)
+            weights = level_best(look(*pair, **self._options()).weights(), *pair)
             scores = level_best((self.score or ScaledDot())(*pair), *pair)
             by_score = scores.argsort(dim=-1, descending=True, stable=True)
             by_weight = weights.gather(-1, by_score).argsort(dim=-1, descending=True, stable=True)
@@ -403,9 +403,11 @@ class Memory(nn.Module):
                 or value is not finite.
             OSError: If the file cannot be written.
         """
-        kept = self.entries
-        parts = (self.score, self.normaliser, self.encoder)
-        write_memory(path, Contents(kept.key, kept.value, kept.payloads, kept.names, *parts))
+        entries = self.entries
+        components = (self.score, self.normaliser, self.encoder)
+        write_memory(
+            path, Contents(entries.key, entries.value, entries.payloads, entries.names, *components)
+        )
 
     @classmethod
     def open(
@@ -442,7 +444,7 @@ class Memory(nn.Module):
             memory.entries.append(contents.key, contents.value, *lists)
         return memory
 
-    def _how(self) -> dict[str, Any]:
+    def _options(self) -> dict[str, Any]:
         return {"score": self.score, "normaliser": self.normaliser}
 
     def _filled_keys(self) -> Tensor:
@@ -487,13 +489,13 @@ class Memory(nn.Module):
             values if tensor is None or tensor.dim() != 1 else tensor.unsqueeze(-1)
         )
 
-    def _vectors(self, what: Any) -> Tensor:
-        if is_text(what):
-            return self._encoded(strings(what))
-        vectors = numbers(what)
+    def _vectors(self, queries: Any) -> Tensor:
+        if is_text(queries):
+            return self._encoded(strings(queries))
+        vectors = numbers(queries)
         if vectors is None or vectors.dim() == 0:
-            raise TypeError(f"got {short(what)}: pass vectors, a string or a list of strings")
-        if not isinstance(what, Tensor) and self.keys is not None:
+            raise TypeError(f"got {short(queries)}: pass vectors, a string or a list of strings")
+        if not isinstance(queries, Tensor) and self.keys is not None:
             vectors = vectors.to(self.keys)
         vectors = floats(vectors)
         return vectors.unsqueeze(0) if vectors.dim() == 1 else vectors

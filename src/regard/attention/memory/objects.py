@@ -14,12 +14,12 @@ from torch import Tensor
 from regard.attention.shapes import ShapeError
 
 
-def is_text(what: Any) -> bool:
+def is_text(value: Any) -> bool:
     """Whether these are strings; a list without anything in it is not."""
-    return isinstance(what, str) or (
-        isinstance(what, (list, tuple))
-        and len(what) > 0
-        and all(isinstance(one, str) for one in what)
+    return isinstance(value, str) or (
+        isinstance(value, (list, tuple))
+        and len(value) > 0
+        and all(isinstance(one, str) for one in value)
     )
 
 
@@ -28,21 +28,25 @@ def strings(text: Any) -> list[str]:
     return [text] if isinstance(text, str) else list(text)
 
 
-def numbers(what: Any) -> Tensor | None:
+def numbers(value: Any) -> Tensor | None:
     """A tensor, an array, a number or lists of them as a tensor; None for any other object."""
-    if isinstance(what, Tensor):
-        return what
-    if isinstance(what, np.ndarray | np.generic):
-        return torch.tensor(np.array(what, order="C")) if what.dtype.kind in "biuf" else None
-    if isinstance(what, list | tuple) and any(isinstance(one, Tensor | np.ndarray) for one in what):
-        rows = [row for one in what if (row := numbers(one)) is not None]
-        alike = len(rows) == len(what) and len({row.shape for row in rows}) == 1
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, np.ndarray | np.generic):
+        return torch.tensor(np.array(value, order="C")) if value.dtype.kind in "biuf" else None
+    if isinstance(value, list | tuple) and any(
+        isinstance(one, Tensor | np.ndarray) for one in value
+    ):
+        rows = [row for one in value if (row := numbers(one)) is not None]
+        alike = len(rows) == len(value) and len({row.shape for row in rows}) == 1
         return torch.stack(rows) if alike else None
-    sequence = isinstance(what, Sequence | Number) and not isinstance(what, str | bytes | bytearray)
-    if not sequence and not hasattr(what, "__array__"):
+    sequence = isinstance(value, Sequence | Number) and not isinstance(
+        value, str | bytes | bytearray
+    )
+    if not sequence and not hasattr(value, "__array__"):
         return None
     try:
-        tensor = torch.as_tensor(what)
+        tensor = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError):
         return None
     return None if tensor.is_complex() else tensor
@@ -53,30 +57,30 @@ def floats(tensor: Tensor) -> Tensor:
     return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())
 
 
-def is_alone(what: Any) -> bool:
+def is_alone(value: Any) -> bool:
     """Whether this is one string or one vector."""
-    if is_text(what):
-        return isinstance(what, str)
-    tensor = numbers(what)
+    if is_text(value):
+        return isinstance(value, str)
+    tensor = numbers(value)
     return tensor is not None and tensor.dim() == 1
 
 
-def is_array(what: Any) -> bool:
+def is_array(value: Any) -> bool:
     """Whether this is a tensor or an array, which is never meant as a mere object."""
-    return isinstance(what, Tensor | np.ndarray)
+    return isinstance(value, Tensor | np.ndarray)
 
 
-def as_value(what: Any) -> Tensor | None:
+def as_value(value: Any) -> Tensor | None:
     """A number, or a vector or list of numbers, as a vector; None for any other object.
 
     Raises:
         ShapeError: If it is a tensor or an array of several vectors.
     """
-    tensor = numbers(what)
-    if tensor is None or not tensor.numel() or (tensor.dtype == torch.bool and not is_array(what)):
+    tensor = numbers(value)
+    if tensor is None or not tensor.numel() or (tensor.dtype == torch.bool and not is_array(value)):
         return None
     if tensor.dim() > 1 and tensor.numel() != tensor.shape[-1]:
-        if is_array(what):
+        if is_array(value):
             raise ShapeError(f"a value has shape {list(tensor.shape)}: pass one vector")
         return None
     return floats(tensor.reshape(-1))

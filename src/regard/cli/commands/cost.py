@@ -127,7 +127,7 @@ def _draw(cost: Cost, model: Model | None, out: Path) -> None:
 
     growth = []
     if model is not None:
-        lengths = [n for n in LENGTHS if model.most is None or n <= model.most]
+        lengths = [n for n in LENGTHS if model.longest is None or n <= model.longest]
         how = (cost.batch, cost.number_bytes)
         growth = [of_model(model, cost.model, n, n, *how) for n in lengths]
     drawing.save(picture(cost, growth), out)

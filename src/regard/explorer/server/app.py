@@ -56,48 +56,48 @@ class Explorer:
         fields.query(request.query_params)
         if self.scene is None:
             raise Refused(404, "this server was started with models alone")
-        given = self.scene
+        scene = self.scene
 
         def call(check: Callable[[], None]) -> bytes:
-            with memory_named(f"while drawing {given.title}", "the number of its heads or tokens"):
-                return pack(given, self.runs.add(Run(given)))
+            with memory_named(f"while drawing {scene.title}", "the number of its heads or tokens"):
+                return pack(scene, self.runs.add(Run(scene)))
 
         return await self._binary(request, call)
 
     async def script(self, request: Request) -> Response:
-        return Response(page.part("explorer.js"), media_type="text/javascript")
+        return Response(page.built_file("explorer.js"), media_type="text/javascript")
 
     async def style(self, request: Request) -> Response:
-        return Response(page.part("explorer-style.css") + page.AROUND, media_type="text/css")
+        return Response(page.built_file("explorer-style.css") + page.AROUND, media_type="text/css")
 
     async def health(self, request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
-    async def listed(self, request: Request) -> Response:
+    async def model_names(self, request: Request) -> Response:
         """The names of the models; while a model is trained, its checkpoints change."""
         fields.query(request.query_params)
         return JSONResponse({"models": self.models.names})
 
     async def translate(self, request: Request) -> Response:
-        given = fields.parse(await request.body(), "model", "text", "prefix", "links")
-        model = fields.text(given, "model", 200)
-        text = fields.text(given, "text", TEXT)
-        prefix = fields.text(given, "prefix", TEXT, "")
-        links, _ = parse_links(fields.text(given, "links", TEXT, ""))
+        options = fields.parse(await request.body(), "model", "text", "prefix", "links")
+        model = fields.text(options, "model", 200)
+        text = fields.text(options, "text", TEXT)
+        prefix = fields.text(options, "prefix", TEXT, "")
+        links, _ = parse_links(fields.text(options, "links", TEXT, ""))
 
         def call(check: Callable[[], None]) -> bytes:
             exact = self.models.exact(model)
-            scene, made = translating.explore(
+            scene, translation = translating.explore(
                 self.models.open(exact), text, prefix, exact, check=check
             )
             check()
             if links:
                 scene = _linked(scene, links)
-            return pack(scene, self.runs.add(Run(scene, exact, made)))
+            return pack(scene, self.runs.add(Run(scene, exact, translation)))
 
         return await self._binary(request, call)
 
-    async def given(self, request: Request) -> Response:
+    async def gold_pairs(self, request: Request) -> Response:
         """The sentences with gold links, and their translations."""
         fields.query(request.query_params)
         pairs = (self.gold and self.gold.words) or []
@@ -105,50 +105,58 @@ class Explorer:
 
     async def pair(self, request: Request) -> Response:
         """One of these translations, as the model writes it."""
-        given = fields.parse(await request.body(), "model", "pair")
-        model, gold = fields.text(given, "model", 200), self.gold
+        options = fields.parse(await request.body(), "model", "pair")
+        model, gold = fields.text(options, "model", 200), self.gold
         if gold is None:
             raise Refused(404, "this server was started without gold links")
-        number = fields.whole(given, "pair", 0, len(gold) - 1)
+        number = fields.integer(options, "pair", 0, len(gold) - 1)
 
         def call(check: Callable[[], None]) -> bytes:
             exact = self.models.exact(model)
-            scene, made = translating.given(self.models.open(exact), gold, number, exact)
-            return pack(scene, self.runs.add(Run(scene, exact, made)))
+            scene, translation = translating.of_gold(self.models.open(exact), gold, number, exact)
+            return pack(scene, self.runs.add(Run(scene, exact, translation)))
 
         return await self._binary(request, call)
 
     async def lines(self, request: Request) -> Response:
         """The translations of a few lines, without their attention."""
-        given = fields.parse(await request.body(), "model", "lines")
-        model, lines = fields.text(given, "model", 200), fields.texts(given, "lines", LINES, TEXT)
+        options = fields.parse(await request.body(), "model", "lines")
+        model, lines = (
+            fields.text(options, "model", 200),
+            fields.texts(options, "lines", LINES, TEXT),
+        )
 
         def call(check: Callable[[], None]) -> list[str]:
             translator = self.models.open(self.models.exact(model))
-            made = []
+            translations = []
             for line in lines:
                 check()
-                made += [one.text for one in translator.translate([line], whole_lines=True)]
-            return made
+                translations += [
+                    translation.text
+                    for translation in translator.translate([line], whole_lines=True)
+                ]
+            return translations
 
         return JSONResponse({"translations": await self.work.run(request, call)})
 
     async def change(self, request: Request) -> Response:
         """Translate with edited attention, or with words exchanged (`text`), beside a run."""
-        given = fields.parse(await request.body(), "run", "prefix", "edits", "text")
-        run = self._run(given)
+        options = fields.parse(await request.body(), "run", "prefix", "edits", "text")
+        run = self._run(options)
         if run.translation is None:
             raise Refused(400, "run: this run is not a translation")
-        before, model = run.translation, run.model
-        prefix = fields.text(given, "prefix", TEXT, "")
-        edits = fields.edits(given.get("edits"))
-        text = fields.text(given, "text", TEXT) if "text" in given else None
+        previous, model = run.translation, run.model
+        prefix = fields.text(options, "prefix", TEXT, "")
+        edits = fields.edits(options.get("edits"))
+        text = fields.text(options, "text", TEXT) if "text" in options else None
 
         def call(check: Callable[[], None]) -> bytes:
             translator = self.models.open(model)
-            scene, made = translating.changed(translator, before, edits, text, prefix, model, check)
+            scene, translation = translating.retranslated(
+                translator, previous, edits, text, prefix, model, check
+            )
             check()
-            return pack(scene, self.runs.add(Run(scene, model, made, edits)))
+            return pack(scene, self.runs.add(Run(scene, model, translation, edits)))
 
         return await self._binary(request, call)
 
@@ -163,12 +171,12 @@ class Explorer:
 
     async def numbers(self, request: Request) -> Response:
         """The arithmetic of one query of one head, and its score with one key."""
-        given = fields.query(request.query_params, *HEAD, "query", "key")
-        run, attention = self._run(given), self._attention(given)
+        options = fields.query(request.query_params, *HEAD, "query", "key")
+        run, attention = self._run(options), self._attention(options)
         heads, queries, keys = attention.shape
-        head = fields.whole(given, "head", 0, heads - 1)
-        query = fields.whole(given, "query", 0, queries - 1)
-        key = fields.whole(given, "key", 0, keys - 1)
+        head = fields.integer(options, "head", 0, heads - 1)
+        query = fields.integer(options, "query", 0, queries - 1)
+        key = fields.integer(options, "key", 0, keys - 1)
 
         def call(check: Callable[[], None]) -> dict[str, Any]:
             return run.arithmetic(self.models).of(attention.name, head, query, key)
@@ -177,11 +185,11 @@ class Explorer:
 
     async def row(self, request: Request) -> Response:
         """The weights of one query, float32; NaN where a key may not be read."""
-        given = fields.query(request.query_params, *HEAD, "query")
-        attention = self._attention(given)
+        options = fields.query(request.query_params, *HEAD, "query")
+        attention = self._attention(options)
         heads, queries, _ = attention.shape
-        head = fields.whole(given, "head", -1, heads - 1)
-        query = fields.whole(given, "query", 0, queries - 1)
+        head = fields.integer(options, "head", -1, heads - 1)
+        query = fields.integer(options, "query", 0, queries - 1)
 
         def call(check: Callable[[], None]) -> bytes:
             with torch.no_grad():
@@ -196,11 +204,11 @@ class Explorer:
 
     async def received(self, request: Request) -> Response:
         """The mean of the weights of some queries, float32."""
-        given = fields.query(request.query_params, *HEAD, "from", "to")
-        tiles, queries = self._tiles(given), self._attention(given).shape[1]
-        first = fields.whole(given, "from", 0, queries - 1)
-        last = fields.whole(given, "to", first, queries - 1)
-        rows = range(first, last + 1)
+        options = fields.query(request.query_params, *HEAD, "from", "to")
+        tiles, queries = self._tiles(options), self._attention(options).shape[1]
+        start = fields.integer(options, "from", 0, queries - 1)
+        stop = fields.integer(options, "to", start, queries - 1)
+        rows = range(start, stop + 1)
         return await self._binary(
             request, lambda check: _floats(tiles.look.received(rows) / len(rows))
         )
@@ -213,40 +221,44 @@ class Explorer:
 
     async def tile(self, request: Request) -> Response:
         """A tile, float32; the header X-Exact says whether it comes from all cells."""
-        given = fields.query(request.query_params, *HEAD, "level", "row", "column", "reduce")
-        tiles = self._tiles(given)
-        level = fields.whole(given, "level", 0, len(tiles.levels) - 1)
+        options = fields.query(request.query_params, *HEAD, "level", "row", "column", "reduce")
+        tiles = self._tiles(options)
+        level = fields.integer(options, "level", 0, len(tiles.levels) - 1)
         size = tiles.levels[level]
-        row = fields.whole(given, "row", 0, (size.rows - 1) // SIZE)
-        column = fields.whole(given, "column", 0, (size.columns - 1) // SIZE)
-        reduce = fields.reduction(given)
-        made = await self.work.run(request, lambda check: tiles.tile(level, row, column, reduce))
+        row = fields.integer(options, "row", 0, (size.rows - 1) // SIZE)
+        column = fields.integer(options, "column", 0, (size.columns - 1) // SIZE)
+        reduce = fields.reduction(options)
+        computed = await self.work.run(
+            request, lambda check: tiles.tile(level, row, column, reduce)
+        )
         return Response(
-            _floats(made.numbers),
+            _floats(computed.numbers),
             media_type=BINARY,
-            headers={"X-Exact": str(int(made.exact))},
+            headers={"X-Exact": str(int(computed.exact))},
         )
 
     async def refine(self, request: Request) -> Response:
         """One part of the pass over all weights that makes the upper levels exact."""
-        given = fields.parse(await request.body(), *HEAD, "strip", "reduce")
-        tiles = self._tiles(given)
+        options = fields.parse(await request.body(), *HEAD, "strip", "reduce")
+        tiles = self._tiles(options)
         if not tiles.strips:
             raise Refused(400, "attention: it is small, so that its tiles are exact at once")
-        strip = fields.whole(given, "strip", 0, len(tiles.strips) - 1)
-        reduce = fields.reduction(given)
+        strip = fields.integer(options, "strip", 0, len(tiles.strips) - 1)
+        reduce = fields.reduction(options)
         await self.work.run(request, lambda check: tiles.add(strip, reduce))
         return JSONResponse({"done": strip + 1, "of": len(tiles.strips)})
 
-    def _run(self, given: Mapping[str, Any]) -> Run:
-        return self.runs[fields.text(given, "run", 100)]
+    def _run(self, options: Mapping[str, Any]) -> Run:
+        return self.runs[fields.text(options, "run", 100)]
 
-    def _attention(self, given: Mapping[str, Any]) -> Attention:
-        return self._run(given).attention(fields.text(given, "attention", fields.PATH))
+    def _attention(self, options: Mapping[str, Any]) -> Attention:
+        return self._run(options).attention(fields.text(options, "attention", fields.PATH))
 
-    def _tiles(self, given: Mapping[str, Any]) -> Tiles:
-        attention = self._attention(given)
-        return self.runs.tiles(attention, fields.whole(given, "head", -1, attention.shape[0] - 1))
+    def _tiles(self, options: Mapping[str, Any]) -> Tiles:
+        attention = self._attention(options)
+        return self.runs.tiles(
+            attention, fields.integer(options, "head", -1, attention.shape[0] - 1)
+        )
 
     async def _binary(
         self, request: Request, call: Callable[[Callable[[], None]], bytes]
@@ -268,9 +280,9 @@ def application(explorer: Explorer, hosts: list[str]) -> Starlette:
             Route("/explorer.css", explorer.style),
             Route("/healthz", explorer.health),
             Route("/api/scene", explorer.start),
-            Route("/api/models", explorer.listed),
+            Route("/api/models", explorer.model_names),
             Route("/api/translate", explorer.translate, methods=["POST"]),
-            Route("/api/pairs", explorer.given),
+            Route("/api/pairs", explorer.gold_pairs),
             Route("/api/pair", explorer.pair, methods=["POST"]),
             Route("/api/lines", explorer.lines, methods=["POST"]),
             Route("/api/change", explorer.change, methods=["POST"]),

@@ -30,14 +30,14 @@ def parse(body: bytes, *names: str) -> dict[str, Any]:
     if _depth(body) > DEEPEST:
         raise Refused(400, f"the request is nested more than {DEEPEST} levels deep")
     try:
-        made = json.loads(body.decode("utf-8"), object_pairs_hook=_once, parse_constant=_finite)
-        json.dumps(made, ensure_ascii=False).encode("utf-8")
+        content = json.loads(body.decode("utf-8"), object_pairs_hook=_once, parse_constant=_finite)
+        json.dumps(content, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError):
         raise Refused(400, "the request is not strict JSON in UTF-8 with each name once") from None
-    if not isinstance(made, dict):
+    if not isinstance(content, dict):
         raise Refused(400, "the request must be a JSON object")
-    known(made, *names)
-    return made
+    check_names(content, *names)
+    return content
 
 
 def _depth(body: bytes) -> int:
@@ -53,31 +53,31 @@ def _depth(body: bytes) -> int:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    table = dict(pairs)
+    if len(table) != len(pairs):
         raise ValueError("a name occurs twice")
-    return made
+    return table
 
 
 def _finite(constant: str) -> float:
     raise ValueError(f"{constant} is not JSON")
 
 
-def known(fields: Mapping[str, Any], *names: str) -> None:
+def check_names(fields: Mapping[str, Any], *names: str) -> None:
     """Refuse fields with other names."""
     for name in fields:
         if name not in names:
-            own = ", ".join(names) or "no fields"
-            raise Refused(400, f"unknown field {name[:40]!r}: this request takes {own}")
+            accepted = ", ".join(names) or "no fields"
+            raise Refused(400, f"unknown field {name[:40]!r}: this request takes {accepted}")
 
 
-def query(given: QueryParams, *names: str) -> QueryParams:
+def query(parameters: QueryParams, *names: str) -> QueryParams:
     """The fields of a query string: none of another name, none twice."""
-    known(given, *names)
-    for name in given:
-        if len(given.getlist(name)) > 1:
+    check_names(parameters, *names)
+    for name in parameters:
+        if len(parameters.getlist(name)) > 1:
             raise Refused(400, f"{name} occurs twice")
-    return given
+    return parameters
 
 
 def text(fields: Mapping[str, Any], name: str, longest: int, default: str | None = None) -> str:
@@ -92,15 +92,15 @@ def text(fields: Mapping[str, Any], name: str, longest: int, default: str | None
     return value
 
 
-def texts(fields: Mapping[str, Any], name: str, most: int, longest: int) -> list[str]:
-    """At most `most` strings, each as of `text`."""
+def texts(fields: Mapping[str, Any], name: str, limit: int, longest: int) -> list[str]:
+    """At most `limit` strings, each as of `text`."""
     value = fields.get(name)
-    if not isinstance(value, list) or len(value) > most:
-        raise Refused(400, f"{name}: pass a list of at most {most} strings")
+    if not isinstance(value, list) or len(value) > limit:
+        raise Refused(400, f"{name}: pass a list of at most {limit} strings")
     return [text({name: each}, name, longest) for each in value]
 
 
-def whole(fields: Mapping[str, Any], name: str, low: int, high: int) -> int:
+def integer(fields: Mapping[str, Any], name: str, low: int, high: int) -> int:
     """A whole number from `low` to `high`; in a query string, its digits."""
     value = fields.get(name)
     if isinstance(fields, QueryParams) and re.fullmatch("-?[0-9]{1,19}", digits := str(value)):
@@ -122,30 +122,30 @@ def edits(value: Any) -> dict[str, list[Edit]]:
     """Edits by the name of the attention, from a list of objects with a `kind` and its numbers."""
     if not isinstance(value, list) or len(value) > EDITS:
         raise Refused(400, f"edits: pass a list of at most {EDITS} objects")
-    made: dict[str, list[Edit]] = {}
-    for each in value:
-        if not isinstance(each, dict):
+    by_attention: dict[str, list[Edit]] = {}
+    for fields in value:
+        if not isinstance(fields, dict):
             raise Refused(400, "edits: each must be an object")
-        edit = _edit(each)
-        known(each, "attention", "head", "kind", *NUMBERS.get(each["kind"], ()))
-        made.setdefault(text(each, "attention", PATH), []).append(edit)
-    return made
+        edit = _edit(fields)
+        check_names(fields, "attention", "head", "kind", *NUMBERS.get(fields["kind"], ()))
+        by_attention.setdefault(text(fields, "attention", PATH), []).append(edit)
+    return by_attention
 
 
-def _edit(given: Mapping[str, Any]) -> Edit:
+def _edit(fields: Mapping[str, Any]) -> Edit:
     heads = None
-    if given.get("head") is not None:
-        heads = whole(given, "head", 0, 10_000)
-    match given.get("kind"):
+    if fields.get("head") is not None:
+        heads = integer(fields, "head", 0, 10_000)
+    match fields.get("kind"):
         case "scale":
-            return Scale(number(given, "factor", -100, 100), heads=heads)
+            return Scale(number(fields, "factor", -100, 100), heads=heads)
         case "temperature":
-            return Temperature(number(given, "temperature", 0.01, 100), heads=heads)
+            return Temperature(number(fields, "temperature", 0.01, 100), heads=heads)
         case "hard":
             return Hard(heads=heads)
         case "cell":
-            query, key = (whole(given, name, 0, 1 << 31) for name in ("query", "key"))
-            return Cell(query, key, number(given, "weight", 0, 1), heads=heads)
+            query, key = (integer(fields, name, 0, 1 << 31) for name in ("query", "key"))
+            return Cell(query, key, number(fields, "weight", 0, 1), heads=heads)
     raise Refused(400, "kind: pass scale, temperature, hard or cell")
 
 

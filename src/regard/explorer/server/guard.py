@@ -78,7 +78,7 @@ class Guard:
             return
         self._open += 1
         try:
-            await self._app(scope, _again(body, receive), send)
+            await self._app(scope, _replayed(body, receive), send)
         finally:
             self._open -= 1
 
@@ -147,32 +147,32 @@ def _named(send: Send) -> Send:
 
 async def _body(receive: Receive) -> bytes | None:
     """The whole body; None if it is too long."""
-    parts, size = [], 0
+    chunks, size = [], 0
     while True:
         message = await receive()
         if message["type"] != "http.request":
             return b""
-        part = message.get("body", b"")
-        size += len(part)
+        chunk = message.get("body", b"")
+        size += len(chunk)
         if size > BODY:
             return None
-        parts.append(part)
+        chunks.append(chunk)
         if not message.get("more_body", False):
-            return b"".join(parts)
+            return b"".join(chunks)
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
+def _replayed(body: bytes, receive: Receive) -> Receive:
     """A `receive` that gives the body that was read, and then what follows: the client's leaving."""
-    given = False
+    sent = False
 
-    async def again() -> Message:
-        nonlocal given
-        if given:
+    async def replay() -> Message:
+        nonlocal sent
+        if sent:
             return await receive()
-        given = True
+        sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return again
+    return replay
 
 
 async def _refuse(send: Send, status: int, reason: str) -> None:

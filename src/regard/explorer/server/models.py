@@ -33,8 +33,8 @@ class Models:
     @property
     def trains(self) -> bool:
         """Whether one of them is a run that has, or may get, checkpoints."""
-        found = [find(folder) for folder in self._folders.values()]
-        return any((each / CHECKPOINTS).is_dir() or not (each / MODEL).exists() for each in found)
+        folders = [find(folder) for folder in self._folders.values()]
+        return any((each / CHECKPOINTS).is_dir() or not (each / MODEL).exists() for each in folders)
 
     def exact(self, name: str) -> str:
         """The name of the weights to open: for a run without final weights, its newest checkpoint."""
@@ -50,7 +50,7 @@ class Models:
             ModelError: it is broken, or nothing is trained yet.
         """
         if name not in self._open:
-            self._open[name] = self._opened(name)
+            self._open[name] = self._translator(name)
         self._open.move_to_end(name)
         while len(self._open) > len(self._folders) + KEPT:
             self._open.popitem(last=False)
@@ -58,18 +58,18 @@ class Models:
 
     def _checkpoints(self, name: str) -> dict[str, Path]:
         """The checkpoints of a run by name."""
-        found = checkpoints(find(self._folders[name]))
-        return {f"{name}@{folder.name}": folder for _, folder in found}
+        named_folders = checkpoints(find(self._folders[name]))
+        return {f"{name}@{folder.name}": folder for _, folder in named_folders}
 
-    def _opened(self, name: str) -> Translator:
+    def _translator(self, name: str) -> Translator:
         if name in self._folders:
             return Translator.open(self._folders[name], self._device)
-        own = name.rpartition("@")[0]
-        checkpoint = self._checkpoints(own).get(name) if own in self._folders else None
+        run_name = name.rpartition("@")[0]
+        checkpoint = self._checkpoints(run_name).get(name) if run_name in self._folders else None
         if checkpoint is None:
-            known = ", ".join(self.names)
-            raise Refused(404, f"model: there is none of this name; there are {known}")
-        run = Run.open(find(self._folders[own]))
+            names = ", ".join(self.names)
+            raise Refused(404, f"model: there is none of this name; there are {names}")
+        run = Run.open(find(self._folders[run_name]))
         tokenizers = run.directed(run.tokenizers(), None)
         model = run.checkpoint_model(checkpoint, tokenizers).to(self._device)
         return Translator(run, model, tokenizers)

@@ -29,9 +29,9 @@ class Run:
     _numbers: list[Arithmetic] = field(default_factory=list)
 
     def attention(self, name: str) -> Attention:
-        for one in self.scene.attentions:
-            if one.name == name:
-                return one
+        for attention in self.scene.attentions:
+            if attention.name == name:
+                return attention
         raise Refused(404, "attention: this run has none of this name")
 
     def arithmetic(self, models: Models) -> Arithmetic:

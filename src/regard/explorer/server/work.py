@@ -36,10 +36,10 @@ class Work:
         """
         if self._waiting >= WAITING:
             raise Refused(503, "the server has too much to do: try again in a moment")
-        left = Event()
+        client_left = Event()
 
         def check() -> None:
-            if left.is_set():
+            if client_left.is_set():
                 raise Cancelled
 
         def checked() -> T:
@@ -54,7 +54,7 @@ class Work:
             either: set[asyncio.Future[Any]] = {future, leaving}
             done, _ = await asyncio.wait(either, timeout=SECONDS, return_when=FIRST_COMPLETED)
         finally:
-            left.set()
+            client_left.set()
             leaving.cancel()
         if future in done:
             return future.result()

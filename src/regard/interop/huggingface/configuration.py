@@ -40,31 +40,33 @@ class HuggingFaceConfiguration(BaseModel):
     def read(cls, folder: Path) -> Self:
         """Raises `ModelError` when it is broken, or our Transformer has no counterpart of a setting."""
         path = folder / "config.json"
-        said = read_table(folder / "generation_config.json", missing={})
-        ids, search = ({key: said.get(key) for key in keys} for keys in (_IDS, _SEARCH))
+        generation = read_table(folder / "generation_config.json", missing={})
+        ids, search = ({key: generation.get(key) for key in keys} for keys in (_IDS, _SEARCH))
         tables = (ids, read_table(path), search)
-        given = {k: v for table in tables for k, v in table.items() if v is not None}
-        if isinstance(given.get("eos_token_id"), list) and len(given["eos_token_id"]) == 1:
-            given["eos_token_id"] = given["eos_token_id"][0]
+        values = {k: v for table in tables for k, v in table.items() if v is not None}
+        if isinstance(values.get("eos_token_id"), list) and len(values["eos_token_id"]) == 1:
+            values["eos_token_id"] = values["eos_token_id"][0]
         try:
-            found = cls.model_validate(given)
+            configuration = cls.model_validate(values)
         except ValidationError as fault:
-            first = fault.errors()[0]
-            key = ".".join(map(str, first["loc"]))
+            error = fault.errors()[0]
+            key = ".".join(map(str, error["loc"]))
             raise ModelError(
-                f"{path}: {key} is {short(first['input'])}: {first['msg'].lower()}"
+                f"{path}: {key} is {short(error['input'])}: {error['msg'].lower()}"
             ) from None
-        for applies, key, objection in found.objections():
+        for applies, key, objection in configuration.objections():
             if applies:
-                raise ModelError(f"{path}: {key} is {short(getattr(found, key))}: {objection}")
-        return found
+                raise ModelError(
+                    f"{path}: {key} is {short(getattr(configuration, key))}: {objection}"
+                )
+        return configuration
 
     def objections(self) -> list[tuple[bool, str, str]]:
         """Why our Transformer may have no counterpart of a setting: whether that is so here, the key, the reason."""
         barred = ([self.pad_token_id], [self.decoder_start_token_id])
-        others = any(words not in barred for words in self.bad_words_ids or [])
+        bars_words = any(words not in barred for words in self.bad_words_ids or [])
         why = "our search excludes padding and the start of a sentence, and no other words"
-        return [(others, "bad_words_ids", why)]
+        return [(bars_words, "bad_words_ids", why)]
 
     def for_run(
         self,

@@ -135,15 +135,17 @@ class MarianConfiguration(HuggingFaceConfiguration):
         )
         norms = "Marian normalises after each sublayer and nowhere else"
         nowhere = ("normalize_before", "normalize_embedding", "add_final_layer_norm")
-        found = [(getattr(self, key), key, norms) for key in nowhere]
+        differences = [(getattr(self, key), key, norms) for key in nowhere]
         for key in ("attention_heads", "ffn_dim"):
-            expected, own = getattr(self, f"encoder_{key}"), f"decoder_{key}"
-            found.append((getattr(self, own) != expected, own, sides.format(expected)))
-        heads, known = self.encoder_attention_heads, f"known are {', '.join(ACTIVATIONS)}"
+            expected, decoder_key = getattr(self, f"encoder_{key}"), f"decoder_{key}"
+            differences.append(
+                (getattr(self, decoder_key) != expected, decoder_key, sides.format(expected))
+            )
+        heads, supported = self.encoder_attention_heads, f"known are {', '.join(ACTIVATIONS)}"
         return [
-            (self.activation_function not in ACTIVATIONS, "activation_function", known),
+            (self.activation_function not in ACTIVATIONS, "activation_function", supported),
             (self.d_model % heads != 0, "d_model", f"it is no multiple of {heads} heads"),
-            *found,
+            *differences,
             *super().objections(),
         ]
 
@@ -152,9 +154,9 @@ class MarianTokenizer(NumberedTokenizer):
     """A language code before the text, ">>fra<<", is one piece where the table has it."""
 
     def _cut(self, text: str) -> list[str]:
-        found = _LANGUAGE.fullmatch(text)
-        if found is not None and found[1] in self._ids:
-            return [found[1], *super()._cut(found[2])]
+        code = _LANGUAGE.fullmatch(text)
+        if code is not None and code[1] in self._ids:
+            return [code[1], *super()._cut(code[2])]
         return super()._cut(text)
 
 
@@ -162,17 +164,17 @@ class MarianTokenizer(NumberedTokenizer):
 class MarianRun(HuggingFaceRun):
     """A folder of MarianMTModel.save_pretrained and MarianTokenizer.save_pretrained."""
 
-    found: MarianConfiguration
+    theirs: MarianConfiguration
 
     @classmethod
     def open(cls, folder: Path) -> MarianRun:
         """Raises `ModelError` unless the folder is a Marian model's."""
-        found = MarianConfiguration.read(folder)
+        theirs = MarianConfiguration.read(folder)
         described = read_table(folder / "tokenizer_config.json", missing={})
         languages = [described.get(f"{side}_lang") for side in ("source", "target")]
         source, target = (name if isinstance(name, str) else "unknown" for name in languages)
-        own = found.for_run(found.settings(), joint=False, source=source, target=target)
-        return cls(folder, own, found)
+        ours = theirs.for_run(theirs.settings(), joint=False, source=source, target=target)
+        return cls(folder, ours, theirs)
 
     def tokenizers(self) -> Tokenizers:
         source, target = self.words
@@ -183,29 +185,29 @@ class MarianRun(HuggingFaceRun):
 
     @cached_property
     def words(self) -> tuple[VocabularyMap, VocabularyMap]:
-        shared = self._words("vocab.json", self.found.vocab_size)
-        size, own = self.found.target_size, self.folder / "target_vocab.json"
-        if not own.exists() and (
-            self.found.share_encoder_decoder_embeddings or size == self.found.vocab_size
+        shared = self._words("vocab.json", self.theirs.vocab_size)
+        size, target_table = self.theirs.target_size, self.folder / "target_vocab.json"
+        if not target_table.exists() and (
+            self.theirs.share_encoder_decoder_embeddings or size == self.theirs.vocab_size
         ):
             return shared, shared
-        return shared, self._words(own.name, size)
+        return shared, self._words(target_table.name, size)
 
     def _words(self, name: str, size: int) -> VocabularyMap:
         path = self.file(name)
-        return VocabularyMap.of(path, read_table(path), size, self.found)
+        return VocabularyMap.of(path, read_table(path), size, self.theirs)
 
     def read(self) -> Transformer:
-        found, (source, target), settings = self.found, self.words, self.found.settings()
-        size, width = found.target_size, settings.width
+        theirs, (source, target), settings = self.theirs, self.words, self.theirs.settings()
+        size, width = theirs.target_size, settings.width
         take = Tensors(self.folder, _POSITIONS)
         state = dict(take.layers(settings, their_name))
-        shared, tied = found.share_encoder_decoder_embeddings, found.tie_word_embeddings
+        shared, tied = theirs.share_encoder_decoder_embeddings, theirs.tie_word_embeddings
         names = [SHARED, ENCODER_WORDS, DECODER_WORDS] if shared else [DECODER_WORDS]
         names += [OUTPUT] if tied else []
         state["target_embedding.weight"] = take.alike(names, (size, width))[target.rows]
         if not shared:
-            words = take(ENCODER_WORDS, (found.vocab_size, width))
+            words = take(ENCODER_WORDS, (theirs.vocab_size, width))
             state["source_embedding.weight"] = words[source.rows]
         if not tied:
             state["output.weight"] = take(OUTPUT, (size, width))[target.rows]
@@ -236,6 +238,8 @@ def halves(width: int) -> Int[Tensor, " width"]:
 
 def reordered(tensors: Mapping[str, Tensor], order: Int[Tensor, " width"]) -> dict[str, Tensor]:
     """The weights of a model, by our names, with its channels in another order: channel i is the old order[i]."""
-    read = {name: tensor[..., order] for name, tensor in tensors.items() if name.endswith(_READS)}
-    written = {name: tensor[order] for name, tensor in tensors.items() if name.endswith(_WRITES)}
-    return {**tensors, **read, **written}
+    columns = {
+        name: tensor[..., order] for name, tensor in tensors.items() if name.endswith(_READS)
+    }
+    rows = {name: tensor[order] for name, tensor in tensors.items() if name.endswith(_WRITES)}
+    return {**tensors, **columns, **rows}

@@ -119,23 +119,23 @@ def _tensors(model: Transformer) -> dict[str, Tensor]:
     settings = model.settings
     state = {name: tensor.float() for name, tensor in model.state_dict().items()}
     state = reordered(state, halves(settings.width))
-    found = {}
+    tensors = {}
     for name, tensor in state.items():
         if name.startswith(("encoder.", "decoder.")):
-            found[their_name(name)] = tensor
+            tensors[their_name(name)] = tensor
         if name.endswith("projection.weight"):  # only attention may have no bias
             bias = name.removesuffix("weight") + "bias"
-            found[their_name(bias)] = state.get(bias, torch.zeros(settings.width))
+            tensors[their_name(bias)] = state.get(bias, torch.zeros(settings.width))
     if settings.tied == "three_way":
-        found[SHARED] = state["target_embedding.weight"]
+        tensors[SHARED] = state["target_embedding.weight"]
     else:
-        found[ENCODER_WORDS] = state["source_embedding.weight"]
-        found[DECODER_WORDS] = state["target_embedding.weight"]
+        tensors[ENCODER_WORDS] = state["source_embedding.weight"]
+        tensors[DECODER_WORDS] = state["target_embedding.weight"]
     if settings.tied not in ("three_way", "target"):
-        found[OUTPUT] = state["output.weight"]
+        tensors[OUTPUT] = state["output.weight"]
     words = model.output.out_features
-    found[OUTPUT_BIAS] = state.get("output.bias", torch.zeros(words)).view(1, words)
-    return found
+    tensors[OUTPUT_BIAS] = state.get("output.bias", torch.zeros(words)).view(1, words)
+    return tensors
 
 
 def _configuration(model: Transformer) -> dict[str, Any]:

@@ -42,8 +42,8 @@ class HuggingFaceRun(Run):
         raise NotImplementedError
 
     def model(self, tokenizers: Tokenizers) -> TranslationModel:
-        given = [len(tokenizers.source), len(tokenizers.target)]
-        if given != [len(words.rows) for words in self.words]:
+        sizes = [len(tokenizers.source), len(tokenizers.target)]
+        if sizes != [len(words.rows) for words in self.words]:
             raise ModelError(f"{self.folder}: the tokenizers given are not its own")
         return self.read()
 
@@ -52,8 +52,8 @@ class HuggingFaceRun(Run):
         path = self.folder / name
         if not path.is_file():
             hint = f": tokenizer.json cannot be read: put the {name} of this model beside it"
-            other = (self.folder / "tokenizer.json").exists()
-            raise ModelError(f"{self.folder}: it has no {name}{hint * other}")
+            has_other = (self.folder / "tokenizer.json").exists()
+            raise ModelError(f"{self.folder}: it has no {name}{hint * has_other}")
         return path
 
 
@@ -65,9 +65,9 @@ class Tensors:
 
     def __init__(self, folder: Path, unneeded: tuple[str, ...]) -> None:
         self.path = _file(folder)
-        found = weights.load(self.path)
-        self.tensors = {name: t for name, t in found.items() if not name.endswith(unneeded)}
-        self.left = set(self.tensors)
+        tensors = weights.load(self.path)
+        self.tensors = {name: t for name, t in tensors.items() if not name.endswith(unneeded)}
+        self.unused = set(self.tensors)
 
     def __call__(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """The tensor of this name, finite and of this shape."""
@@ -75,29 +75,29 @@ class Tensors:
 
     def maybe(self, name: str, shape: tuple[int, ...]) -> Tensor | None:
         """The same, or None where there is none."""
-        self.left.discard(name)
-        found = self.tensors.get(name)
-        if found is None:
+        self.unused.discard(name)
+        tensor = self.tensors.get(name)
+        if tensor is None:
             return None
-        if found.shape != shape:
+        if tensor.shape != shape:
             raise ModelError(
-                f"{self.path}: tensor {name} has shape {tuple(found.shape)}, config.json asks for {shape}"
+                f"{self.path}: tensor {name} has shape {tuple(tensor.shape)}, config.json asks for {shape}"
             )
-        weights.check_finite(name, found, torch.float32, self.path)  # by its name in the file
-        return found.float()
+        weights.check_finite(name, tensor, torch.float32, self.path)  # by its name in the file
+        return tensor.float()
 
     def alike(self, names: Sequence[str], shape: tuple[int, ...]) -> Tensor:
         """The tensor with any of these names; tensors with several of them must be equal."""
-        found = {name: t for name in names if (t := self.maybe(name, shape)) is not None}
-        if not found:
+        tensors = {name: t for name in names if (t := self.maybe(name, shape)) is not None}
+        if not tensors:
             raise ModelError(f"{self.path}: tensor {names[0]} is missing")
-        first, *others = found
-        for other in others:
-            if not torch.equal(found[first], found[other]):
+        kept_name, *other_names = tensors
+        for other_name in other_names:
+            if not torch.equal(tensors[kept_name], tensors[other_name]):
                 raise ModelError(
-                    f"{self.path}: tensors {first} and {other} differ, but config.json ties them"
+                    f"{self.path}: tensors {kept_name} and {other_name} differ, but config.json ties them"
                 )
-        return found[first]
+        return tensors[kept_name]
 
     def layers(
         self, settings: TransformerSettings, their_name: Callable[[str], str]
@@ -118,7 +118,7 @@ class Tensors:
         target: VocabularyMap,
     ) -> Transformer:
         """The Transformer with these weights."""
-        for name in sorted(self.left):
+        for name in sorted(self.unused):
             raise ModelError(f"{self.path}: tensor {named(name)} has no place in a {kind} model")
         if target.copied:
             state["output.bias"][BOS] = _NEVER
@@ -128,9 +128,9 @@ class Tensors:
         return model.eval()
 
 
-def renamed(name: str, parts: dict[str, str]) -> str:
+def renamed(name: str, replacements: dict[str, str]) -> str:
     """A name with each of these parts replaced."""
-    for ours, theirs in parts.items():
+    for ours, theirs in replacements.items():
         name = name.replace(ours, theirs)
     return name
 

@@ -19,12 +19,12 @@ _NORMAL, UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
 def check(model: bytes, name: str) -> list[tuple[str, int]]:
     """The text and the kind of each piece of a file; `ModelError` unless the library can read it safely."""
     try:
-        pieces, parts = vocabulary.parse(model, ignored=_SELF_TEST)
-        falls_back = parts.get(vocabulary.TRAINER, {}).get(vocabulary.BYTE_FALLBACK) == 1
+        pieces, messages = vocabulary.parse(model, ignored=_SELF_TEST)
+        falls_back = messages.get(vocabulary.TRAINER, {}).get(vocabulary.BYTE_FALLBACK) == 1
         _check_kinds([kind for _, kind in pieces])
         vocabulary.check_distinct(pieces, falls_back=falls_back)
-        for part in (vocabulary.NORMALISER, vocabulary.DENORMALISER):
-            compiled = parts.get(part, {}).get(vocabulary.CHARACTER_MAP, b"")
+        for number in (vocabulary.NORMALISER, vocabulary.DENORMALISER):
+            compiled = messages.get(number, {}).get(vocabulary.CHARACTER_MAP, b"")
             check_map(vocabulary.content(compiled))
     except ValueError as fault:
         raise ModelError(f"{name}: not a usable sentencepiece model: {fault}") from None
@@ -69,12 +69,12 @@ def _walk(units: NDArray[np.uint32], texts: int) -> None:
     waiting = np.zeros(1, dtype=np.int64)
     while len(waiting):
         places, waiting = waiting[:_AT_A_TIME], waiting[_AT_A_TIME:]
-        here = units[places].astype(np.int64)
-        bases = places ^ ((here >> 10) << ((here & (1 << 9)) >> 6))
+        visited = units[places].astype(np.int64)
+        bases = places ^ ((visited >> 10) << ((visited & (1 << 9)) >> 6))
         # The table is whole blocks of 256 units, and a byte leads to one of the block that holds the base.
         if bool((bases >= len(units)).any()):
             raise ValueError("its character map leads out of its table")
-        values = units[bases[(here >> 8) & 1 == 1]].astype(np.int64) & 0x7FFFFFFF
+        values = units[bases[(visited >> 8) & 1 == 1]].astype(np.int64) & 0x7FFFFFFF
         if bool((values >= texts).any()):
             raise ValueError("its character map points beyond its texts")
         children = bases[:, None] ^ bytes_

@@ -112,8 +112,8 @@ class T5Configuration(HuggingFaceConfiguration):
         The first T5 does that, and ties its output layer to the embeddings. Folders written before version 5 of
         transformers record only that the layer is tied.
         """
-        said = self.scale_decoder_outputs
-        return self.model_type == "t5" and (self.tie_word_embeddings if said is None else said)
+        scales = self.scale_decoder_outputs
+        return self.model_type == "t5" and (self.tie_word_embeddings if scales is None else scales)
 
     def settings(self, tied: Tied) -> TransformerSettings:
         """The shape of our Transformer that computes the same."""
@@ -140,9 +140,9 @@ class T5Configuration(HuggingFaceConfiguration):
 
     def objections(self) -> list[tuple[bool, str, str]]:
         buckets = self.relative_attention_num_buckets
-        known = f"known are {', '.join(_FEED_FORWARD)}"
+        supported = f"known are {', '.join(_FEED_FORWARD)}"
         return [
-            (self.feed_forward not in _FEED_FORWARD, "feed_forward_proj", known),
+            (self.feed_forward not in _FEED_FORWARD, "feed_forward_proj", supported),
             (self.layer_norm_epsilon != 1e-6, "layer_norm_epsilon", "ours is 1e-06"),
             (buckets % 4 != 0, "relative_attention_num_buckets", "ours are a multiple of 4"),
             (
@@ -158,35 +158,35 @@ class T5Configuration(HuggingFaceConfiguration):
 class T5Run(HuggingFaceRun):
     """A folder of T5ForConditionalGeneration.save_pretrained, with its tokenizer's spiece.model."""
 
-    found: T5Configuration
+    theirs: T5Configuration
 
     @classmethod
     def open(cls, folder: Path) -> T5Run:
         """Raises `ModelError` unless the folder is a T5 model's."""
-        found = T5Configuration.read(folder)
-        return cls(folder, found.for_run(found.settings("three_way"), joint=True), found)
+        theirs = T5Configuration.read(folder)
+        return cls(folder, theirs.for_run(theirs.settings("three_way"), joint=True), theirs)
 
     def tokenizers(self) -> Tokenizers:
-        both = NumberedTokenizer.read(self.file(_PIECES), self.words[0])
-        return Tokenizers(both, both)
+        tokenizer = NumberedTokenizer.read(self.file(_PIECES), self.words[0])
+        return Tokenizers(tokenizer, tokenizer)
 
     def directed(self, tokenizers: Tokenizers, to: str | None) -> Tokenizers:
         """The tokenizers with the prefix that the folder has for a language; with None, without a prefix."""
         if to is None:
             return tokenizers
-        known = prefixes(self.words[0].names, self.found.task_specific_params)
+        by_language = prefixes(self.words[0].names, self.theirs.task_specific_params)
         source = tokenizers.source
-        if to not in known or not isinstance(source, NumberedTokenizer):
+        if to not in by_language or not isinstance(source, NumberedTokenizer):
             raise ConfigurationError(
-                f"--to {to}: {self.folder} names {_listed(list(known), to)}: leave it out, and begin each "
+                f"--to {to}: {self.folder} names {_enumerated(list(by_language), to)}: leave it out, and begin each "
                 "text with the words that the model was trained with"
             )
-        if len(known[to]) > _LONGEST_PREFIX:
+        if len(by_language[to]) > _LONGEST_PREFIX:
             raise ModelError(
-                f"{self.folder}: its prefix for {to} is {len(known[to])} characters long, expected at most "
+                f"{self.folder}: its prefix for {to} is {len(by_language[to])} characters long, expected at most "
                 f"{_LONGEST_PREFIX}"
             )
-        return Tokenizers(source.prefixed(known[to]), tokenizers.target)
+        return Tokenizers(source.prefixed(by_language[to]), tokenizers.target)
 
     @cached_property
     def words(self) -> tuple[VocabularyMap, VocabularyMap]:
@@ -194,26 +194,26 @@ class T5Run(HuggingFaceRun):
         pieces = sentencepiece_check.check(checksums.content(path, None, LARGEST_FILE), str(path))
         (unknown,) = (name for name, kind in pieces if kind == sentencepiece_check.UNKNOWN)
         table = {name: id for id, (name, _) in enumerate(pieces)}
-        words = VocabularyMap.of(path, table, self.found.vocab_size, self.found, unknown)
+        words = VocabularyMap.of(path, table, self.theirs.vocab_size, self.theirs, unknown)
         return words, words
 
     def read(self) -> Transformer:
-        found, (words, _) = self.found, self.words
+        theirs, (words, _) = self.theirs, self.words
         take = Tensors(self.folder, _UNUSED)
-        settings = found.settings("three_way")
+        settings = theirs.settings("three_way")
         state = dict(take.layers(settings, lambda ours: their_name(ours, gated=settings.gated)))
         for name, weight in state.items():
             if name.endswith("query_projection.weight"):
-                state[name] = weight * found.d_kv**0.5
-        if found.scales_output:
-            state["decoder_norm.weight"] = state["decoder_norm.weight"] * found.d_model**-0.5
-        size = (found.vocab_size, found.d_model)
+                state[name] = weight * theirs.d_kv**0.5
+        if theirs.scales_output:
+            state["decoder_norm.weight"] = state["decoder_norm.weight"] * theirs.d_model**-0.5
+        size = (theirs.vocab_size, theirs.d_model)
         embedding, output = take.alike(_WORDS, size), take.maybe(_OUTPUT, size)
         state["target_embedding.weight"] = embedding[words.rows]
         state["output.bias"] = torch.zeros(len(words.rows))
         # An output layer in the file is used even where config.json ties it, as transformers does.
         if output is not None and not torch.equal(embedding, output):
-            settings = found.settings("embeddings")
+            settings = theirs.settings("embeddings")
             state["output.weight"] = output[words.rows]
         return take.build("T5", settings, state, words, words)
 
@@ -224,12 +224,12 @@ def their_name(ours: str, *, gated: bool) -> str:
     >>> their_name("decoder.1.feed_forward.inner.weight", gated=True)
     'decoder.block.1.layer.2.DenseReluDense.wi_0.weight'
     """
-    last = "layer.1" if ours.startswith("encoder") else "layer.2"
-    theirs = renamed(ours, {**_PARTS, "layer.last": last})
+    feed_forward_layer = "layer.1" if ours.startswith("encoder") else "layer.2"
+    theirs = renamed(ours, {**_PARTS, "layer.last": feed_forward_layer})
     return theirs if gated else theirs.replace("wi_0", "wi")
 
 
-def _listed(names: list[str], like: str) -> str:
+def _enumerated(names: list[str], like: str) -> str:
     if len(names) > _MOST_LISTED:
         close = get_close_matches(like, names[:10_000], 5, 0.4) or names[:5]
         return f"{', '.join(close)} and {len(names) - len(close)} more"
@@ -246,12 +246,12 @@ def prefixes(names: list[str], tasks: Mapping[str, Any] | None) -> dict[str, str
     >>> prefixes([], {"translation_en_to_de": {"prefix": "translate English to German: "}})
     {'en-de': 'translate English to German: ', 'de': 'translate English to German: '}
     """
-    found = {tag[1]: name for name in names if (tag := _TAG.fullmatch(name))}
+    by_language = {tag[1]: name for name in names if (tag := _TAG.fullmatch(name))}
     into: dict[str, list[str]] = {}
-    for task, said in (tasks or {}).items():
+    for task, options in (tasks or {}).items():
         pair = _TASK.fullmatch(task)
-        prefix = said.get("prefix") if isinstance(said, dict) else None
+        prefix = options.get("prefix") if isinstance(options, dict) else None
         if pair is not None and isinstance(prefix, str):
-            found[f"{pair[1]}-{pair[2]}"] = prefix
+            by_language[f"{pair[1]}-{pair[2]}"] = prefix
             into.setdefault(pair[2], []).append(prefix)
-    return found | {language: given[0] for language, given in into.items() if len(given) == 1}
+    return by_language | {language: given[0] for language, given in into.items() if len(given) == 1}

@@ -52,17 +52,17 @@ def attention_to_torch(ours: MultiHeadAttention) -> nn.MultiheadAttention:
             f"heads together are {widths[0]} and {widths[1]} wide, the output {widths[2]}: "
             f"torch's are all as wide as the queries, {ours.d_query}"
         )
-    first = ours.query_projection
+    projection = ours.query_projection
     theirs = nn.MultiheadAttention(
         ours.d_query,
         ours.heads,
         dropout=ours.dropout,
-        bias=first.bias is not None,
+        bias=projection.bias is not None,
         kdim=ours.d_key,
         vdim=ours.d_value,
         batch_first=True,
-        device=first.weight.device,
-        dtype=first.weight.dtype,
+        device=projection.weight.device,
+        dtype=projection.weight.dtype,
     )
     weights: list[Tensor] = [ours.get_parameter(name) for name in _names("weight")]
     if theirs.in_proj_weight is None:
@@ -70,15 +70,15 @@ def attention_to_torch(ours: MultiHeadAttention) -> nn.MultiheadAttention:
     else:
         state = {"in_proj_weight": torch.cat(weights[:3])}
     state["out_proj.weight"] = weights[3]
-    if first.bias is not None:
+    if projection.bias is not None:
         biases: list[Tensor] = [ours.get_parameter(name) for name in _names("bias")]
         state |= {"in_proj_bias": torch.cat(biases[:3]), "out_proj.bias": biases[3]}
     theirs.load_state_dict(state)
     return theirs.train(ours.training)
 
 
-def _names(part: str) -> list[str]:
-    return [f"{projection}.{part}" for projection in PROJECTIONS]
+def _names(kind: str) -> list[str]:
+    return [f"{projection}.{kind}" for projection in PROJECTIONS]
 
 
 def masks_from_torch(
@@ -115,11 +115,11 @@ def masks_from_torch(
         key_padding_mask = (
             key_padding_mask[:, None, None] if each_head else key_padding_mask[:, None]
         )
-    for given in (attn_mask, key_padding_mask):
-        if given is None:
+    for torch_mask in (attn_mask, key_padding_mask):
+        if torch_mask is None:
             continue
-        if given.is_floating_point():
-            bias = given if bias is None else bias + given
+        if torch_mask.is_floating_point():
+            bias = torch_mask if bias is None else bias + torch_mask
         else:
-            mask = ~given.bool() if mask is None else mask & ~given.bool()
+            mask = ~torch_mask.bool() if mask is None else mask & ~torch_mask.bool()
     return {"mask": mask, "bias": bias}

@@ -98,16 +98,16 @@ def from_torch(theirs: nn.Module) -> Any:
     if isinstance(theirs, nn.MultiheadAttention):
         return attention_from_torch(theirs)
     if isinstance(theirs, nn.Transformer):
-        both = from_torch(theirs.encoder), from_torch(theirs.decoder)
-        return EncoderDecoder(*both).train(theirs.training)
+        halves = from_torch(theirs.encoder), from_torch(theirs.decoder)
+        return EncoderDecoder(*halves).train(theirs.training)
     if isinstance(theirs, nn.TransformerEncoder | nn.TransformerDecoder):
         stack = EncoderStack if isinstance(theirs, nn.TransformerEncoder) else DecoderStack
         layers = [_layer_from_torch(layer, i) for i, layer in enumerate(theirs.layers)]
         return stack(layers, _norm_from_torch(theirs.norm)).train(theirs.training)
     if isinstance(theirs, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
         return _layer_from_torch(theirs, 0)
-    *names, last = (f"nn.{kind.__name__}" for kind in _THEIRS)
-    raise TypeError(f"got a {type(theirs).__name__}: pass {', '.join(names)} or {last}")
+    *names, last_name = (f"nn.{kind.__name__}" for kind in _THEIRS)
+    raise TypeError(f"got a {type(theirs).__name__}: pass {', '.join(names)} or {last_name}")
 
 
 def to_torch(ours: nn.Module) -> Any:
@@ -131,11 +131,11 @@ def to_torch(ours: nn.Module) -> Any:
             raise ValueError(
                 f'positions are "{positions}", biases of scores: torch\'s layers have none'
             )
-        both = EncoderDecoder(
+        pair = EncoderDecoder(
             EncoderStack(ours.encoder, ours.encoder_norm),
             DecoderStack(ours.decoder, ours.decoder_norm),
         )
-        return to_torch(both).train(ours.training)
+        return to_torch(pair).train(ours.training)
     if isinstance(ours, EncoderDecoder):
         encoder, decoder = to_torch(ours.encoder), to_torch(ours.decoder)
         attention = encoder.layers[0].self_attn
@@ -160,26 +160,28 @@ def to_torch(ours: nn.Module) -> Any:
 
 @torch.no_grad()
 def _layer_from_torch(theirs: Any, number: int) -> Any:
-    kind, name, parts = next((k, n, p) for k, other, n, p in _LAYERS if isinstance(theirs, other))
-    for part, module in theirs.named_children():
-        expected = _KINDS.get(part.rstrip("0123456789"))
+    kind, name, names = next(
+        (k, n, p) for k, their_name, n, p in _LAYERS if isinstance(theirs, their_name)
+    )
+    for child, module in theirs.named_children():
+        expected = _KINDS.get(child.rstrip("0123456789"))
         if expected and not isinstance(module, expected):
             raise ValueError(
-                f"its {part} is of type {type(module).__name__}, ours of type {expected[0].__name__}"
+                f"its {child} is of type {type(module).__name__}, ours of type {expected[0].__name__}"
             )
     ours = kind(_settings(theirs), f"{name}.{number}").to(theirs.linear1.weight)
-    for own, other in parts.items():
-        if own.endswith("attention"):
-            setattr(ours, own, attention_from_torch(getattr(theirs, other)))
-            getattr(ours, own).dropout = 0.0
+    for our_name, their_name in names.items():
+        if our_name.endswith("attention"):
+            setattr(ours, our_name, attention_from_torch(getattr(theirs, their_name)))
+            getattr(ours, our_name).dropout = 0.0
         else:
-            _copy(theirs.get_submodule(other), ours.get_submodule(own))
+            _copy(theirs.get_submodule(their_name), ours.get_submodule(our_name))
     return ours.train(theirs.training)
 
 
 @torch.no_grad()
 def _layer_to_torch(ours: Any) -> Any:
-    kind, parts = next((other, p) for k, other, _, p in _LAYERS if isinstance(ours, k))
+    kind, names = next((their_name, p) for k, their_name, _, p in _LAYERS if isinstance(ours, k))
     inner = ours.feed_forward.inner
     residual = ours.self_residual
     if ours.feed_forward.gate is not None or inner.bias is None:
@@ -199,11 +201,11 @@ def _layer_to_torch(ours: Any) -> Any:
         device=inner.weight.device,
         dtype=inner.weight.dtype,
     )
-    for own, other in parts.items():
-        if own.endswith("attention"):
-            setattr(theirs, other, attention_to_torch(getattr(ours, own)))
+    for our_name, their_name in names.items():
+        if our_name.endswith("attention"):
+            setattr(theirs, their_name, attention_to_torch(getattr(ours, our_name)))
         else:
-            _copy(ours.get_submodule(own), theirs.get_submodule(other))
+            _copy(ours.get_submodule(our_name), theirs.get_submodule(their_name))
     return theirs.train(ours.training)
 
 
@@ -231,14 +233,14 @@ def _settings(theirs: Any) -> TransformerSettings:
     )
 
 
-def _activation(given: Any) -> Any:
-    name = {nn.ReLU: "relu", nn.GELU: "gelu", nn.SiLU: "silu"}.get(type(given))
-    if name == "gelu" and given.approximate == "tanh":
+def _activation(activation: Any) -> Any:
+    name = {nn.ReLU: "relu", nn.GELU: "gelu", nn.SiLU: "silu"}.get(type(activation))
+    if name == "gelu" and activation.approximate == "tanh":
         name = "gelu_tanh"
-    for known, function in ACTIVATIONS.items():
-        if known == name or function is given:
-            return known
-    raise ValueError(f"its activation is {given}: ours are {', '.join(ACTIVATIONS)}")
+    for name_of_ours, function in ACTIVATIONS.items():
+        if name_of_ours == name or function is activation:
+            return name_of_ours
+    raise ValueError(f"its activation is {activation}: ours are {', '.join(ACTIVATIONS)}")
 
 
 def _norm_from_torch(theirs: nn.Module | None) -> nn.LayerNorm | None:
