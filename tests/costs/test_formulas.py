@@ -87,7 +87,7 @@ def translates(model, found: Cost) -> None:
     assert torchs_count(lambda: model.eval()(source, lengths, target)) == found.multiply_adds
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(TRANSFORMERS)
 def test_a_transformer_has_the_parameters_the_products_and_the_cache_of_its_formula(given):
     model = Transformer(TransformerSettings(**given), 11, 11)
@@ -101,7 +101,7 @@ def test_a_transformer_has_the_parameters_the_products_and_the_cache_of_its_form
     assert found.memory.cache == 4 * sum(map(kept, memories))
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(RECURRENT)
 def test_a_recurrent_model_has_the_parameters_the_products_and_the_cache_of_its_formula(given):
     try:

@@ -185,16 +185,14 @@ def test_commands_take_such_a_folder_and_need_no_transformers(opus):
     program = (
         "import sys; sys.modules['transformers'] = None\n"
         "from regard.cli.main import main\n"
-        "sys.exit(main(sys.argv[1:]))"
+        "for command in ('translate',), ('look', '--pieces'):\n"
+        "    assert main([*command, *sys.argv[1:]]) == 0"
     )
-
-    def typed(*arguments: str) -> str:
-        command = [sys.executable, "-c", program, *arguments, "--model", str(opus)]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-    (expected,) = Translator.open(opus).translate(["the cat sees the sea"])
-    assert typed("translate", "the cat sees the sea") == expected.text + "\n"
-    assert typed("look", "the cat sees the sea", "--pieces").startswith(expected.text)
+    sentence = "the cat sees the sea"
+    command = [sys.executable, "-c", program, sentence, "--model", str(opus)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    (expected,) = Translator.open(opus).translate([sentence])
+    assert printed.startswith(f"{expected.text}\n{expected.text}")
 
 
 def test_it_searches_as_the_folder_says(opus):

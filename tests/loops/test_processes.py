@@ -201,8 +201,8 @@ import torch
 from regard.attention.kernels.additive.cpu.operator import additive
 torch.set_num_threads(2)
 def run(n):
-    a, c, v = (torch.randn(1, n, d).requires_grad_() for d in (128, 128, 64))
-    additive(a, c, torch.randn(128, requires_grad=True), v, *(None,) * 6, 0.0, 1.0)[0].sum().backward()
+    a, c, v = (torch.randn(1, n, d).requires_grad_() for d in (16, 16, 8))
+    additive(a, c, torch.randn(16, requires_grad=True), v, *(None,) * 6, 0.0, 1.0)[0].sum().backward()
 def memory(kind):  # kilobytes: VmRSS now, VmHWM at most since the peak was forgotten
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith(kind))
