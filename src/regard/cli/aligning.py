@@ -47,7 +47,7 @@ class LinkOptions:
     def changes(self) -> dict[str, Any]:
         """The fields of a `Choice` that were given. Two models are needed to grow the diagonal: that is none."""
         grown = self.method in (None, "grow-diagonal")
-        given = {
+        options = {
             "layer": self.layer,
             "head": self.head,
             "rows": {None: None, True: "read", False: "written"}[self.shift],
@@ -55,7 +55,7 @@ class LinkOptions:
             "method": None if grown else self.method,
             "threshold": self.threshold,
         }
-        return {name: value for name, value in given.items() if value is not None}
+        return {name: value for name, value in options.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,19 +104,19 @@ def open_aligner(model: ModelOptions, links: LinkOptions | None = None) -> Align
     Choice(**{"layer": 0, **changes})  # refuses what is out of range before a model is opened
     translator = model.open()
     configuration = translator.run.configuration
-    kept, learnt = find(translator.run), taught(configuration)
-    if kept is not None:
-        base = kept.choice
-        why = f"chosen by {kept.gold}, AER {kept.aer:.1f} there"
-        why += "" if kept.current else ", for other weights than these: choose again"
-    elif learnt is not None:
-        base, why = learnt, "what its training taught to look at linked words"
+    stored, guided = find(translator.run), taught(configuration)
+    if stored is not None:
+        base = stored.choice
+        why = f"chosen by {stored.gold}, AER {stored.aer:.1f} there"
+        why += "" if stored.current else ", for other weights than these: choose again"
+    elif guided is not None:
+        base, why = guided, "what its training taught to look at linked words"
     else:
         base = usual(configuration.model.decoder_layers)
         why = "the usual, since nothing was chosen for this model (regard align --choose GOLD)"
     start = replace(base, head=None) if "layer" in changes and "head" not in changes else base
     choice = replace(start, **changes)
-    if choice != base or (kept is None and changes):
+    if choice != base or (stored is None and changes):
         why = "as asked for"
     report.note(f"{model.model}: {choice}; {why}")
     return Aligner(translator.model, translator.tokenizers, choice)
@@ -138,11 +138,11 @@ def read_gold(
     gold = gold.flipped() if flip else gold
     if gold.words is not None or source is None or target is None:
         return gold
-    both = Parallel(source, target)
-    words = [(words_of(ours), words_of(theirs)) for ours, theirs in both.rows()][:limit]
+    files = Parallel(source, target)
+    words = [(words_of(ours), words_of(theirs)) for ours, theirs in files.rows()][:limit]
     if len(words) != len(gold):
         raise DataError(
-            f"{path} has {len(gold)} lines, {both.source} and {both.target} {len(words)}: "
+            f"{path} has {len(gold)} lines, {files.source} and {files.target} {len(words)}: "
             "they must be about the same sentences"
         )
     for number, (ours, theirs) in enumerate(words):
@@ -190,13 +190,13 @@ def score_links(
         raise ConfigurationError("--source and --target belong together: give both")
     gold = read_gold(path, flip=flip, limit=None, lines=lines)
     if hypotheses is not None:
-        found = read_links(hypotheses)
-        _check_origin(hypotheses, found)
-        if len(found) != len(gold):
-            raise DataError(f"{hypotheses} has {len(found)} lines, {path} {len(gold)}")
+        links = read_links(hypotheses)
+        _check_origin(hypotheses, links)
+        if len(links) != len(gold):
+            raise DataError(f"{hypotheses} has {len(links)} lines, {path} {len(gold)}")
     else:
-        found = [one.links for one in open_aligner(model).align(gold_words(gold, path))]
-    scores = measure_alignment(found, gold.sure, gold.possible)
+        links = [one.links for one in open_aligner(model).align(gold_words(gold, path))]
+    scores = measure_alignment(links, gold.sure, gold.possible)
     diagonal = None
     if gold.words is not None:
         plain = [diagonal_links(len(ours), len(theirs)) for ours, theirs in gold.words]

@@ -31,9 +31,9 @@ def typed(arguments: Sequence[str]) -> str:
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     if processes == 1:
         return shlex.join(["regard", *arguments])
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", processes))
-    machines = ["--nnodes", str(processes // here)] if processes > here else []
-    launcher = ["torchrun", *machines, "--nproc-per-node", str(here)]
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", processes))
+    machines = ["--nnodes", str(processes // local)] if processes > local else []
+    launcher = ["torchrun", *machines, "--nproc-per-node", str(local)]
     # After --, torchrun does not take options such as --run for its own.
     return shlex.join([*launcher, "-m", "--", "regard", *arguments])
 
@@ -69,7 +69,9 @@ def write(trainer: Trainer, quality: Quality, weights: str, name: str) -> str:
     data, size = configuration.data, trainer.processes.size
     parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     beside = f", {size} processes" if size > 1 else ""
-    given = "\n".join(f"      {each}" for each in commands(trainer.run.folder) or ["unknown"])
+    typed_commands = "\n".join(
+        f"      {each}" for each in commands(trainer.run.folder) or ["unknown"]
+    )
     return f"""# {name}
 
 {", ".join(data.source_languages)} to {", ".join(data.target_languages)}: \
@@ -87,7 +89,7 @@ def write(trainer: Trainer, quality: Quality, weights: str, name: str) -> str:
 - Seed: {configuration.seed}
 - Command:
 
-{given}
+{typed_commands}
 """
 
 
@@ -131,19 +133,24 @@ def _architecture(configuration: Configuration) -> str:
 def _data(configuration: Configuration) -> str:
     data = configuration.data
     if data.generated is not None:
-        made = data.generated
-        return f"generated from the seed: {made.train} {made.task} to learn from, {made.valid} to choose by"
-    learnt = ", ".join(map(_corpus, data.training))
+        generated = data.generated
+        return (
+            f"generated from the seed: {generated.train} {generated.task} to learn from, "
+            f"{generated.valid} to choose by"
+        )
+    corpora = ", ".join(map(_corpus, data.training))
     if data.distillation is not None:
-        learnt += f" and translations by {' and '.join(data.distillation.teacher)} of the sources that people wrote"
-    return f"{learnt} to learn from, {', '.join(map(str, data.validation))} to choose by"
+        corpora += f" and translations by {' and '.join(data.distillation.teacher)} of the sources that people wrote"
+    return f"{corpora} to learn from, {', '.join(map(str, data.validation))} to choose by"
 
 
 def _corpus(files: CorpusSettings) -> str:
-    said = [] if files.tag is None else [f"tagged {files.tag}"]
-    said += [] if files.back_translator is None else [f"translated back by {files.back_translator}"]
-    said += [] if files.weight == 1 else [f"{files.weight:g} times a pass"]
-    return f"{files} ({', '.join(said)})" if said else str(files)
+    notes = [] if files.tag is None else [f"tagged {files.tag}"]
+    notes += (
+        [] if files.back_translator is None else [f"translated back by {files.back_translator}"]
+    )
+    notes += [] if files.weight == 1 else [f"{files.weight:g} times a pass"]
+    return f"{files} ({', '.join(notes)})" if notes else str(files)
 
 
 def _machine(device: str) -> str:

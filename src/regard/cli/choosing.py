@@ -38,46 +38,46 @@ def choose(path: Path, options: AlignOptions) -> None:
     # Locked from before the model is read, so that the choice is that of the weights it names.
     with writing(run) if options.store else nullcontext(run) as run:
         translator = options.model.open()
-        found = search(word_attentions(translator.model, translator.tokenizers, pairs), gold)
+        selection = search(word_attentions(translator.model, translator.tokenizers, pairs), gold)
         if options.format == "json":
-            print(report.as_json(_as_object(found, len(gold))))
+            print(report.as_json(_as_object(selection, len(gold))))
         else:
             report.say(
                 f"{len(gold)} sentences of {path.name}; alignment error rates in percent, the less the better\n\n"
-                + _text(found)
+                + _text(selection)
             )
         if options.store:
-            best = found.best
+            best = selection.best
             choices.keep(
                 run, choices.StoredChoice(best.choice, path.name, len(gold), best.scores.aer)
             )
             report.note(f"wrote {place}")
 
 
-def _text(found: Chosen) -> str:
+def _text(selection: Chosen) -> str:
     """A row for each matrix, the best of each method in it; the best of all, and of each half."""
     methods = ("argmax", "mutual", "threshold")
     by_row: dict[str, dict[tuple[bool, str], Tried]] = {}
-    for one in found.tried:
-        row = by_row.setdefault(_place(one.choice), {})
-        key = one.choice.balanced, one.choice.method
-        if key not in row or one.scores.aer < row[key].scores.aer:
-            row[key] = one
+    for trial in selection.tried:
+        row = by_row.setdefault(_place(trial.choice), {})
+        key = trial.choice.balanced, trial.choice.method
+        if key not in row or trial.scores.aer < row[key].scores.aer:
+            row[key] = trial
     rows = [["", *(f"{name:>9}" for name in methods * 2)]]
     for place, cells in by_row.items():
         rows.append([place, *(_cell(cells[b, name]) for b in (False, True) for name in methods)])
     table = report.table(rows)
     head = "weights as they are".ljust(30).rjust(table.index("   argmax") + 30) + "balanced"
-    best, scores = found.best, found.best.scores
-    first, second = found.crossed
+    best, scores = selection.best, selection.best.scores
+    first_half, second_half = selection.crossed
     return f"""{head}
 {table}
 
-diagonal {found.diagonal.aer:.1f}
+diagonal {selection.diagonal.aer:.1f}
 best     {scores.aer:.1f} (precision {scores.precision:.1f}, recall {scores.recall:.1f}): {best.choice}
 chosen on one half, measured on the other:
-  first on second {first.scores.aer:.1f}: {first.choice}
-  second on first {second.scores.aer:.1f}: {second.choice}"""
+  first on second {first_half.scores.aer:.1f}: {first_half.choice}
+  second on first {second_half.scores.aer:.1f}: {second_half.choice}"""
 
 
 def _place(choice: Choice) -> str:
@@ -87,20 +87,20 @@ def _place(choice: Choice) -> str:
     return f"layer {choice.layer} {head} {choice.rows}"
 
 
-def _cell(one: Tried) -> str:
-    share = f"@{one.choice.threshold:.2f}" if one.choice.method == "threshold" else ""
-    return f"{one.scores.aer:.1f}{share}"
+def _cell(trial: Tried) -> str:
+    share = f"@{trial.choice.threshold:.2f}" if trial.choice.method == "threshold" else ""
+    return f"{trial.scores.aer:.1f}{share}"
 
 
-def _as_object(found: Chosen, sentences: int) -> dict[str, object]:
-    def plain(one: Tried) -> dict[str, object]:
-        return {**asdict(one.choice), **asdict(one.scores)}
+def _as_object(selection: Chosen, sentences: int) -> dict[str, object]:
+    def plain(trial: Tried) -> dict[str, object]:
+        return {**asdict(trial.choice), **asdict(trial.scores)}
 
     return {
         "sentences": sentences,
-        "diagonal": asdict(found.diagonal),
-        "best": plain(found.best),
-        "first_half_on_second": plain(found.crossed[0]),
-        "second_half_on_first": plain(found.crossed[1]),
-        "tried": [plain(one) for one in found.tried],
+        "diagonal": asdict(selection.diagonal),
+        "best": plain(selection.best),
+        "first_half_on_second": plain(selection.crossed[0]),
+        "second_half_on_first": plain(selection.crossed[1]),
+        "tried": [plain(trial) for trial in selection.tried],
     }

@@ -28,17 +28,17 @@ def program(name: str) -> Program:
     if name in PROGRAMS:
         return PROGRAMS[name]
     if ":" not in name:
-        known = ", ".join(PROGRAMS)
+        names = ", ".join(PROGRAMS)
         raise ConfigurationError(
-            f"{name}: no such program; there are {known}; your own are MODULE:NAME"
+            f"{name}: no such program; there are {names}; your own are MODULE:NAME"
         )
     with watching.running(name):
-        found = watching.function(name, name)
-    if not isinstance(found, Program):
+        value = watching.function(name, name)
+    if not isinstance(value, Program):
         raise ConfigurationError(
-            f"{name}: is of type {type(found).__name__}: put @program(alphabet) above its function"
+            f"{name}: is of type {type(value).__name__}: put @program(alphabet) above its function"
         )
-    return found
+    return value
 
 
 def tokens(text: str, alphabet: Sequence[Any]) -> list[Any]:
@@ -53,16 +53,22 @@ def is_program(name: str) -> bool:
     return os.path.isfile(Path(name) / "program.json")
 
 
-def answer(compiled: Compiled, given: Sequence[Any]) -> None:
+def answer(compiled: Compiled, input_tokens: Sequence[Any]) -> None:
     """Print each token with its answer below it."""
-    report.say(report.table([list(map(str, each)) for each in (given, compiled(given))]))
+    report.say(
+        report.table([list(map(str, each)) for each in (input_tokens, compiled(input_tokens))])
+    )
 
 
 def draw(
-    compiled: Compiled, given: Sequence[Any], layer: int | None, head: int | None, theme: str | None
+    compiled: Compiled,
+    input_tokens: Sequence[Any],
+    layer: int | None,
+    head: int | None,
+    theme: str | None,
 ) -> None:
     """Print the attention of the heads that the program uses, or of one layer or head."""
-    layers = _heads(compiled, given)
+    layers = _heads(compiled, input_tokens)
     if not layers:
         report.say(UNUSED)
         return
@@ -71,18 +77,22 @@ def draw(
             drawing.print_alignment(alignment, theme)
 
 
-def _heads(compiled: Compiled, given: Sequence[Any]) -> dict[int, list[Alignment]]:
+def _heads(compiled: Compiled, input_tokens: Sequence[Any]) -> dict[int, list[Alignment]]:
     """The used heads of each layer that has any. Queries leave out the beginning; keys have it."""
     from regard.viewing.alignment import Alignment, by_head
 
-    words = [BEGINNING, *map(str, given)]
+    words = [BEGINNING, *map(str, input_tokens)]
     layers: dict[int, list[Alignment]] = {}
-    for layer, (look, names) in enumerate(zip(compiled.looks(given), compiled.heads, strict=False)):
-        for head, (one, name) in enumerate(zip(by_head(look, words, words), names, strict=False)):
-            readable = None if one.readable is None else one.readable[1:]
+    for layer, (look, names) in enumerate(
+        zip(compiled.looks(input_tokens), compiled.heads, strict=False)
+    ):
+        for head, (head_alignment, name) in enumerate(
+            zip(by_head(look, words, words), names, strict=False)
+        ):
+            readable = None if head_alignment.readable is None else head_alignment.readable[1:]
             title = f"layer {layer}, head {head}: {name}"
-            drawn = Alignment(one.weights[1:], words[1:], words, title, readable)
-            layers.setdefault(layer, []).append(drawn)
+            alignment = Alignment(head_alignment.weights[1:], words[1:], words, title, readable)
+            layers.setdefault(layer, []).append(alignment)
     return layers
 
 
@@ -92,21 +102,21 @@ def look(
     """`regard look` for a folder with a compiled program."""
     if out is not None:
         watching.check(out)
-    compiled, given = _opened(folder, text)
-    answer(compiled, given)
+    compiled, input_tokens = _opened(folder, text)
+    answer(compiled, input_tokens)
     if out is None:
         print()
-        draw(compiled, given, layer, head, theme)
+        draw(compiled, input_tokens, layer, head, theme)
         return
-    shown = _scene(compiled, given, layer, head)
+    page_scene = _scene(compiled, input_tokens, layer, head)
     if watching.is_page(out):
         from regard.explorer import write
 
-        write(out, shown)
+        write(out, page_scene)
         report.say(f"wrote {out}")
         return
     out.mkdir(exist_ok=True)
-    for attention in shown.attentions:
+    for attention in page_scene.attentions:
         watching.draw(attention.name, attention.look, out, theme or "light")
 
 
@@ -116,7 +126,10 @@ def scene(folder: str) -> Scene:
 
 
 def _scene(
-    compiled: Compiled, given: Sequence[Any], layer: int | None = None, head: int | None = None
+    compiled: Compiled,
+    input_tokens: Sequence[Any],
+    layer: int | None = None,
+    head: int | None = None,
 ) -> Scene:
     """The scene of the heads that the program uses, or of one layer or head of them.
 
@@ -129,11 +142,11 @@ def _scene(
     used = {n: range(len(names)) for n, names in enumerate(compiled.heads) if names}
     if not used:
         raise DataError(f"{compiled.name}: {UNUSED}")
-    words = [BEGINNING, *map(str, given)]
-    tokens = Tokens("tokens", words, ids=compiled.ids(given)[0].tolist())
-    looks, attentions = compiled.looks(given), []
-    for n, chosen in drawing.choose(used, layer, head).items():
-        heads = list(chosen)
+    words = [BEGINNING, *map(str, input_tokens)]
+    tokens = Tokens("tokens", words, ids=compiled.ids(input_tokens)[0].tolist())
+    looks, attentions = compiled.looks(input_tokens), []
+    for n, chosen_heads in drawing.choose(used, layer, head).items():
+        heads = list(chosen_heads)
         if heads:
             look = looks[n][0, heads[0] : heads[-1] + 1]
             kind: Kind = "self" if compiled.model.mask is None else "causal"
@@ -145,7 +158,7 @@ def _opened(folder: str, text: str | None) -> tuple[Compiled, list[Any]]:
     from regard.programs import open_folder
 
     compiled = open_folder(folder)
-    given = list(compiled.example) if text is None else tokens(text, compiled.alphabet)
-    if not given:
+    input_tokens = list(compiled.example) if text is None else tokens(text, compiled.alphabet)
+    if not input_tokens:
         raise DataError("TEXT is empty: there is nothing to look at")
-    return compiled, given
+    return compiled, input_tokens

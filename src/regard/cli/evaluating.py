@@ -100,12 +100,12 @@ class TestSet:
         if translator is not None:
             configuration = translator.run.configuration
             if self.generated:
-                made = configuration.data.generated
-                if made is None:
+                generated = configuration.data.generated
+                if generated is None:
                     raise ConfigurationError(
                         "--generated: the model was trained on files: give --source and --target, or --tsv"
                     )
-                return generate(made.task, configuration.seed, made.test, "test")
+                return generate(generated.task, configuration.seed, generated.test, "test")
             columns = configuration.data.source_column, configuration.data.target_column
         assert self.tsv is not None  # `check` refuses all other cases
         source = columns[0] if self.source_column is None else self.source_column
@@ -163,14 +163,14 @@ class System:
     @property
     def given(self) -> list[str]:
         """The options that change how a model translates."""
-        own = ["whole_lines"] if self.whole_lines else []
-        return list(map(option, [*given(self.search), *own]))
+        line_options = ["whole_lines"] if self.whole_lines else []
+        return list(map(option, [*given(self.search), *line_options]))
 
     def refuse(self, baseline: str | None) -> None:
         """Raises `ConfigurationError` for options of translating that are used neither here nor by a baseline."""
-        others = baseline is not None and not corpora.found(Path(baseline)).is_file()
+        translates = baseline is not None and not corpora.found(Path(baseline)).is_file()
         for name in self.given:
-            if not others:
+            if not translates:
                 raise ConfigurationError(
                     f"{name} is for translating: --hypotheses are translated already"
                 )
@@ -183,21 +183,21 @@ class System:
 
     def described(self, translator: Translator) -> str:
         """The search in words: the beam, each setting that was given, and what is translated at a time."""
-        said = [f"{len(self.names)} models"] if len(self.names) > 1 else []
-        said += [f"beam {self.search.of(translator.search).beam}"]
+        phrases = [f"{len(self.names)} models"] if len(self.names) > 1 else []
+        phrases += [f"beam {self.search.of(translator.search).beam}"]
         for name, value in self.search.changes.items():
-            said += [f"{name.replace('_', ' ')} {value:g}"] if name != "beam" else []
-        said += ["as written"] if self.search.as_written else []
-        whole = self.whole_lines or translator.sentence_language is None
-        said += ["whole lines" if whole else "sentence by sentence"]
-        return ", ".join(said)
+            phrases += [f"{name.replace('_', ' ')} {value:g}"] if name != "beam" else []
+        phrases += ["as written"] if self.search.as_written else []
+        in_lines = self.whole_lines or translator.sentence_language is None
+        phrases += ["whole lines" if in_lines else "sentence by sentence"]
+        return ", ".join(phrases)
 
 
-def translations_in(path: Path, count: int, others: str = "the references") -> list[str]:
-    """The lines of a file of translations. Raises `DataError` unless there are as many as of `others`."""
+def translations_in(path: Path, count: int, counterpart: str = "the references") -> list[str]:
+    """The lines of a file of translations. Raises `DataError` unless there are as many as of `counterpart`."""
     texts = _lines(path)
     if len(texts) != count:
-        raise DataError(f"{path} has {len(texts)} lines, {others} {count}")
+        raise DataError(f"{path} has {len(texts)} lines, {counterpart} {count}")
     return texts
 
 
@@ -215,8 +215,8 @@ def translations_of(name: str, pairs: Sequence[Pair], system: System) -> list[st
         return translations_in(path, len(pairs))
     if not any(pair.source for pair in pairs):
         raise ConfigurationError(f"--baseline {name}: a model needs the sources: give --source")
-    other = replace(system, models=[name], quantization=None, shortlist=False)
-    return translate(other.open(), pairs, system)[0]
+    baseline = replace(system, models=[name], quantization=None, shortlist=False)
+    return translate(baseline.open(), pairs, system)[0]
 
 
 def translate(
@@ -225,9 +225,9 @@ def translate(
     """The translations of the sources by a model, and the reasons to doubt them."""
     doubts, texts = Doubts(translator.longest), []
     sources, search = [pair.source for pair in pairs], system.search
-    own = search.of(translator.search)
+    model_search = search.of(translator.search)
     stream = translator.stream(
-        sources, search=own, whole_lines=system.whole_lines, **search.batches
+        sources, search=model_search, whole_lines=system.whole_lines, **search.batches
     )
     for translation in report.tracked(stream, "translating", len(sources)):
         texts.append(translation.text)
@@ -249,28 +249,28 @@ def tokenizer_of(name: Tokenizer | None, language: str | None, references: Itera
             return segmenting.plain(usual)
         name = cast(Tokenizer, usual)
     segmenting.check(name)
-    if (told := segmenting.note(name, references)) is not None:
-        report.note(told)
+    if (advice := segmenting.note(name, references)) is not None:
+        report.note(advice)
     return name
 
 
-def compared(found: Significance, baseline: str) -> str:
+def compared(comparison: Significance, baseline: str) -> str:
     """The table of two systems, for people."""
     rows = [["", baseline, "", "this", "", "difference", "p"]]
     rows += [
         [
             _TITLES[name],
-            f"{one.baseline:.2f}",
-            f"({one.baseline_mean:.2f} ± {one.baseline_interval:.2f})",
-            f"{one.score:.2f}",
-            f"({one.mean:.2f} ± {one.interval:.2f})",
-            f"{one.score - one.baseline:+.2f}",
-            f"{one.p_value:.4f}",
+            f"{difference.baseline:.2f}",
+            f"({difference.baseline_mean:.2f} ± {difference.baseline_interval:.2f})",
+            f"{difference.score:.2f}",
+            f"({difference.mean:.2f} ± {difference.interval:.2f})",
+            f"{difference.score - difference.baseline:+.2f}",
+            f"{difference.p_value:.4f}",
         ]
-        for name, one in found.differences.items()
+        for name, difference in comparison.differences.items()
     ]
     return (
-        f"\npaired bootstrap, {found.resamples} resamples, seed {found.seed}: "
+        f"\npaired bootstrap, {comparison.resamples} resamples, seed {comparison.seed}: "
         f"score (mean ± half of the 95% interval)\n{report.table(rows)}"
     )
 

@@ -50,8 +50,8 @@ def add(app: typer.Typer, *commands: Callable[..., None]) -> None:
     """Add functions to a group: the section "Examples" of a docstring is printed below its options."""
     for command in commands:
         examples = _sections(command).get("Examples", "").rstrip()
-        shown = re.sub("^    ", "  ", examples, flags=re.MULTILINE)
-        epilog = f"\b\nExamples:\n{shown}" if examples else None
+        indented = re.sub("^    ", "  ", examples, flags=re.MULTILINE)
+        epilog = f"\b\nExamples:\n{indented}" if examples else None
         # A name such as list_ is not to hide Python's own.
         name = command.__name__.rstrip("_").replace("_", "-")
         app.command(name, cls=once.Command, epilog=epilog)(grouped(command))
@@ -80,34 +80,34 @@ def _parameters(declared: Callable[..., Any]) -> Iterator[Parameter]:
     sections = _sections(declared)
     described = dict(_ENTRY.findall(sections.get("Args", "") + sections.get("Attributes", "")))
     hints = get_type_hints(declared, include_extras=True)
-    for name, one in inspect.signature(declared).parameters.items():
+    for name, parameter in inspect.signature(declared).parameters.items():
         kind = hints[name]
         if is_dataclass(kind) and isinstance(kind, type):
             yield from _parameters(kind)
             continue
         if kind is not typer.Context:
             kind = _with_help(name, kind, " ".join(described.get(name, "").split()))
-        yield one.replace(kind=Parameter.KEYWORD_ONLY, annotation=kind)
+        yield parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=kind)
 
 
 def _with_help(name: str, hint: Any, help: str) -> Any:
     """The annotation of an option. A switch has no `--no-` form and a path is a FILE unless told otherwise."""
-    kind, *given = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-    option = copy.copy(given[0]) if given else typer.Option()
+    kind, *declarations = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    option = copy.copy(declarations[0]) if declarations else typer.Option()
     option.help = help or option.help
-    if kind is bool and not given:
+    if kind is bool and not declarations:
         option.param_decls = ("--" + name.strip("_").replace("_", "-"),)
     if "Path" in str(kind):
         option.metavar = option.metavar or "FILE"
     return Annotated[kind, option]
 
 
-def _call(declared: Callable[..., Any], given: dict[str, Any]) -> Any:
+def _call(declared: Callable[..., Any], values: dict[str, Any]) -> Any:
     """Call a function, or make a dataclass, with the options that are its own or those of its dataclasses."""
     hints = get_type_hints(declared)
     return declared(
         **{
-            name: _call(hints[name], given) if is_dataclass(hints[name]) else given[name]
+            name: _call(hints[name], values) if is_dataclass(hints[name]) else values[name]
             for name in inspect.signature(declared).parameters
         }
     )

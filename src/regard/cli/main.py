@@ -90,16 +90,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = typer.main.get_command(app)
     if "_REGARD_COMPLETE" in os.environ:
         command.main(prog_name="regard")
-    given, debug = _take_debug(arguments)
+    words, debug = _take_debug(arguments)
     code = 0
     try:
-        _check_places(command, given)
+        _check_places(command, words)
         with warnings.catch_warnings():
             if not debug:
                 warnings.simplefilter("ignore")
                 logging.getLogger("matplotlib").setLevel(logging.ERROR)
             try:
-                with command.make_context("regard", list(given), obj=given) as context:
+                with command.make_context("regard", list(words), obj=words) as context:
                     command.invoke(context)
             except typer.Exit as end:
                 code = end.exit_code
@@ -113,23 +113,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _take_debug(arguments: Sequence[str]) -> tuple[tuple[str, ...], bool]:
     """`--debug` may stand anywhere before a `--`."""
-    given = list(arguments)
-    end = given.index("--") if "--" in given else len(given)
-    options = [each for each in given[:end] if each != "--debug"]
-    return (*options, *given[end:]), len(options) < end
+    words = list(arguments)
+    end = words.index("--") if "--" in words else len(words)
+    options = [each for each in words[:end] if each != "--debug"]
+    return (*options, *words[end:]), len(options) < end
 
 
-def _check_places(command: Any, given: Sequence[str]) -> None:
+def _check_places(command: Any, arguments: Sequence[str]) -> None:
     """Refuse an empty file or folder name in an option: as a path it would mean the working folder."""
-    words = list(takewhile(lambda word: word != "--", given))
+    words = list(takewhile(lambda word: word != "--", arguments))
     for word in words:
         command = getattr(command, "commands", {}).get(word, command)
     named = [param for param in command.params if re.search("DIR|FILE|GOLD", str(param.metavar))]
     places = {name for param in named for name in param.opts}
     empty = {name for name, value in pairwise(words) if value == ""}
     empty |= {word.removesuffix("=") for word in words if word.endswith("=")}
-    if found := sorted(empty & places):
-        raise ConfigurationError(f"{found[0]}: is empty: give the name of a file or folder")
+    if empty_places := sorted(empty & places):
+        raise ConfigurationError(f"{empty_places[0]}: is empty: give the name of a file or folder")
 
 
 def _failed(fault: BaseException) -> int:
@@ -159,8 +159,10 @@ def _failed(fault: BaseException) -> int:
                 "error: out of memory: shorter sentences take less, and a smaller --beam or batch"
             )
         case _:
-            what = f"{type(fault).__name__}: {_one_line(fault)}"
-            text = f"unexpected error: {what} (add --debug to see where, and please report it)"
+            description = f"{type(fault).__name__}: {_one_line(fault)}"
+            text = (
+                f"unexpected error: {description} (add --debug to see where, and please report it)"
+            )
     _say(text)
     return 2 if isinstance(fault, _ClickException) else exit_code(fault)
 

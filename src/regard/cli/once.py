@@ -16,7 +16,7 @@ class _Once:
         parse = parser.parse_args
 
         def parse_once(args: list[str]) -> Any:
-            values, rest, order = parse(args)
+            values, positional, order = parse(args)
             counts = Counter(each for each in order if each.param_type_name == "option")
             for option, count in counts.items():
                 if count > 1 and not (option.multiple or option.is_eager or ctx.resilient_parsing):
@@ -24,7 +24,7 @@ class _Once:
                     ctx.fail(f"{names} is given {count} times: give it once")
                 if "--set" in option.opts:
                     _check_keys(ctx, values[option.name])
-            return values, rest, order
+            return values, positional, order
 
         parser.parse_args = parse_once
         return parser

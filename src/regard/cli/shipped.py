@@ -33,17 +33,17 @@ def models() -> dict[str, Path]:
 
 def configuration(name_or_file: str) -> Path:
     """The file of a configuration. Raises `ConfigurationError` when there is none."""
-    known = configurations()
+    shipped = configurations()
     if os.path.isfile(name_or_file):
         return Path(name_or_file)
-    if name_or_file in known:  # even where a folder of that name exists
-        return known[name_or_file]
+    if name_or_file in shipped:  # even where a folder of that name exists
+        return shipped[name_or_file]
     if os.path.isfile(os.path.join(name_or_file, "config.toml")):
         raise ConfigurationError(
             f"{name_or_file}: is a run folder: add --resume to continue it, or give a configuration"
         )
     raise ConfigurationError(
-        f"{name_or_file}: no such configuration file; shipped are {', '.join(known)}"
+        f"{name_or_file}: no such configuration file; shipped are {', '.join(shipped)}"
     )
 
 

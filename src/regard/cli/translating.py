@@ -106,26 +106,28 @@ class TranslateOptions:
         from regard.translation.decoding.search import Search
 
         self.sampling.check()
-        parts = (self, self.given, self.wanted, self.search, self.sampling)
-        used = {option(name) for name in given(*parts)}
+        groups = (self, self.given, self.wanted, self.search, self.sampling)
+        used = {option(name) for name in given(*groups)}
         used |= {"TEXT"} if self.given.texts else set()
         used |= {"several models"} if len(self.models or ()) > 1 else set()
         used |= {f"--format {self.wanted.format}", f"--engine {self.engine}"}
-        shown = {"--device": f"--device {self.device}"}
-        for name, others, why in _EXCLUDED:
+        spelling = {"--device": f"--device {self.device}"}
+        for name, exclusions, why in _EXCLUDED:
             if name in used:
-                exclude(name, {shown.get(other, other): other in used for other in others}, why)
+                exclude(
+                    name, {spelling.get(other, other): other in used for other in exclusions}, why
+                )
         self.search.check()
         self.of(Search())
 
-    def of(self, own: Search) -> Search:
+    def of(self, search: Search) -> Search:
         """A model's own search with the changes.
 
         Without --beam, the beam is at least as large as the number of translations wanted.
         """
         nbest, beam = self.wanted.nbest, self.search.beam
-        size = max(own.beam, nbest) if beam is None else beam
-        return self.search.of(own, **self.sampling.changes, nbest=nbest, beam=size)
+        size = max(search.beam, nbest) if beam is None else beam
+        return self.search.of(search, **self.sampling.changes, nbest=nbest, beam=size)
 
 
 def open_engine(options: TranslateOptions) -> tuple[Translator | Engine, str, int]:
@@ -147,8 +149,10 @@ def open_engine(options: TranslateOptions) -> tuple[Translator | Engine, str, in
             raise ConfigurationError("--engine ctranslate2 serves one model: give --model once")
         engine = _exported(models[0], options)
         return engine, engine.sentence_language or "", engine.workers
-    few = 0 < len(options.given.texts or ()) <= _FEW
-    avoid = f"loading compiled loops takes longer than translating {_FEW} sentences" if few else ""
+    is_short = 0 < len(options.given.texts or ()) <= _FEW
+    avoid = (
+        f"loading compiled loops takes longer than translating {_FEW} sentences" if is_short else ""
+    )
     translator = open_translator(models, options.device, to, avoid)
     if options.explain:
         name, reason = translator.engine.name, translator.engine.reason
@@ -176,16 +180,16 @@ def write_lines(
     options: TranslateOptions,
 ) -> None:
     """Each line gives a translation; with `--prefixes`, a tab and the beginning of its translation follow."""
-    given = options.given
+    inputs = options.given
     show = confidences(out) if options.wanted.confidence else None
-    prefix = None if given.prefix is None else streams.argument(given.prefix)
+    prefix = None if inputs.prefix is None else streams.argument(inputs.prefix)
     for chunk in chunks:
-        begun = {} if prefix is None else {"prefix": [prefix] * len(chunk)}
-        if given.prefixes:
+        prefixes = {} if prefix is None else {"prefix": [prefix] * len(chunk)}
+        if inputs.prefixes:
             columns = [line.partition("\t") for line in chunk]
             chunk = [text for text, _, _ in columns]
-            begun = {"prefix": [words for _, _, words in columns]}
-        for translation in translate(chunk, **begun):
+            prefixes = {"prefix": [words for _, _, words in columns]}
+        for translation in translate(chunk, **prefixes):
             doubts.add([translation])
             for line in options.wanted.lines(translation, doubts.seen, show):
                 out.write(line + "\n")
@@ -206,8 +210,8 @@ def write_paragraphs(
     from regard.translation.text import sentences
 
     for chunk in chunks:
-        parts = sentences.split("".join(chunk), language)
-        found = translate([part.text for part in parts], whole_lines=True)
-        doubts.add(one for one in found if one.source)
-        out.write(sentences.join(parts, [one.text for one in found]))
+        divided = sentences.split("".join(chunk), language)
+        translations = translate([part.text for part in divided], whole_lines=True)
+        doubts.add(one for one in translations if one.source)
+        out.write(sentences.join(divided, [one.text for one in translations]))
         out.flush()

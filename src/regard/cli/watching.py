@@ -29,57 +29,57 @@ WANTED = (
 )
 
 
-def show(asked: str, layer: int | None, head: int | None, out: Path | None, theme: str) -> None:
-    """Run the function `asked`, print the table of its heads, and save pictures or a page of them."""
+def show(call: str, layer: int | None, head: int | None, out: Path | None, theme: str) -> None:
+    """Run the function `call`, print the table of its heads, and save pictures or a page of them."""
     if out is not None:
         check(out)
-    what = f"--watch {asked}"
-    seen, words = watched(called(asked, what), what, layer, head)
-    report.say(str(seen.table()))
+    role = f"--watch {call}"
+    attentions, words = watched(called(call, role), role, layer, head)
+    report.say(str(attentions.table()))
     if out is not None:
-        save(seen, words, what, asked, out, theme)
+        save(attentions, words, role, call, out, theme)
 
 
-def called(asked: str, what: str) -> Any:
-    """What the function MODULE:CALL returns. `what` begins each error."""
-    with running(what):
-        return function(asked, what)()
+def called(call: str, role: str) -> Any:
+    """What the function MODULE:CALL returns. `role` begins each error."""
+    with running(role):
+        return function(call, role)()
 
 
 def watched(
-    made: Any, what: str, layer: int | None = None, head: int | None = None
+    answer: Any, role: str, layer: int | None = None, head: int | None = None
 ) -> tuple[Seen, dict[str, Any]]:
     """Run the model of a pair (model, inputs): its attentions, and the tokens or tokenizer of a page."""
     import torch
 
     from regard.watching import watch
 
-    model, run, words = model_of(what, made)
+    model, run, words = model_of(role, answer)
     heads = None if head is None else (head,)
-    with running(what), torch.no_grad(), warnings.catch_warnings():
+    with running(role), torch.no_grad(), warnings.catch_warnings():
         # The command prints unseen attentions itself.
         warnings.simplefilter("ignore", RuntimeWarning)
-        with watch(model.eval(), layers=layer, heads=heads) as seen:
+        with watch(model.eval(), layers=layer, heads=heads) as attentions:
             run()
-    for path, why in seen.unseen.items():
+    for path, why in attentions.unseen.items():
         report.say(f"not seen: {path or 'the model'}: {why}", file=sys.stderr)
-    return seen, words
+    return attentions, words
 
 
 def save(
-    seen: Seen, words: Mapping[str, Any], what: str, title: str, out: Path, theme: str
+    attentions: Seen, words: Mapping[str, Any], role: str, title: str, out: Path, theme: str
 ) -> None:
     """Write the attentions as a page, or as pictures into a folder.
 
     A picture is of an attention's first batch entry, with 16 heads on each.
     """
     if is_page(out):
-        with running(what):
-            seen.page(out, title=title, **words)
+        with running(role):
+            attentions.page(out, title=title, **words)
         report.say(f"wrote {out}")
         return
     out.mkdir(exist_ok=True)
-    for name, look in seen.items():
+    for name, look in attentions.items():
         batch = len(look.shape) - 2 - look.caption.headed
         draw(name, look[(0,) * batch] if batch else look, out, theme)
 
@@ -88,12 +88,12 @@ def draw(name: str, look: Look, out: Path, theme: str) -> None:
     """Write pictures of a look ([heads,] queries, keys) into a folder, 16 heads on each."""
     *headed, _, _ = look.shape
     heads = headed[0] if headed else 1
-    for first in range(0, heads, PANELS):
-        last = min(first + PANELS, heads)
-        some = look[first:last] if heads > PANELS else look
-        ending = f"-heads-{first}-{last - 1}" if heads > PANELS else ""
+    for start in range(0, heads, PANELS):
+        stop = min(start + PANELS, heads)
+        panel = look[start:stop] if heads > PANELS else look
+        ending = f"-heads-{start}-{stop - 1}" if heads > PANELS else ""
         path = out / f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}{ending}.png"
-        drawing.save(some.plot(SIDE, SIDE, theme=theme), path)
+        drawing.save(panel.plot(SIDE, SIDE, theme=theme), path)
         report.say(f"wrote {path}")
 
 
@@ -105,26 +105,29 @@ def is_call(name: str) -> bool:
 
 
 @contextmanager
-def running(what: str) -> Iterator[None]:
+def running(role: str) -> Iterator[None]:
     """Report errors of the user's own code as such."""
     try:
         yield
     except RegardError:
         raise
     except (Exception, SystemExit) as fault:  # their script may call sys.exit
-        said = " ".join(f"{type(fault).__name__}: {fault}".split())
-        raise DataError(f"{what}: {said} (add --debug to see where)") from fault
+        message = " ".join(f"{type(fault).__name__}: {fault}".split())
+        raise DataError(f"{role}: {message} (add --debug to see where)") from fault
 
 
-def model_of(what: str, made: Any) -> tuple[nn.Module, Callable[[], Any], dict[str, Any]]:
+def model_of(role: str, answer: Any) -> tuple[nn.Module, Callable[[], Any], dict[str, Any]]:
     """The returned model, a function that runs it once, and the tokens or tokenizer of a page."""
     from torch import Tensor, nn
 
-    if not (isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], nn.Module)):
-        raise DataError(f"{what}: returned {type(made).__name__}; {WANTED}")
-    model, inputs, *given = made
+    if not (
+        isinstance(answer, tuple) and len(answer) in (2, 3) and isinstance(answer[0], nn.Module)
+    ):
+        raise DataError(f"{role}: returned {type(answer).__name__}; {WANTED}")
+    model, inputs, *words_given = answer
     words = {
-        "tokens" if isinstance(each, list | tuple | dict) else "tokenizer": each for each in given
+        "tokens" if isinstance(each, list | tuple | dict) else "tokenizer": each
+        for each in words_given
     }
     match inputs:
         case Mapping():
@@ -136,29 +139,29 @@ def model_of(what: str, made: Any) -> tuple[nn.Module, Callable[[], Any], dict[s
         case _ if callable(inputs):
             return model, lambda: inputs(model), words
     raise DataError(
-        f"{what}: returned inputs of type {type(inputs).__name__}: pass a tensor, a tuple of"
+        f"{role}: returned inputs of type {type(inputs).__name__}: pass a tensor, a tuple of"
         " arguments, a mapping of names to arguments, or a function of the model"
     )
 
 
-def function(asked: str, what: str) -> Callable[[], Any]:
+def function(path: str, role: str) -> Callable[[], Any]:
     """The function MODULE:CALL; modules of the current folder are found too, as with `python -m`."""
-    name, colon, call = asked.partition(":")
-    if not (colon and name and call):
-        raise ConfigurationError(f"{what}: expected MODULE:CALL, such as my_model:example")
+    name, colon, attribute_path = path.partition(":")
+    if not (colon and name and attribute_path):
+        raise ConfigurationError(f"{role}: expected MODULE:CALL, such as my_model:example")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        found: Any = importlib.import_module(name)
+        value: Any = importlib.import_module(name)
     except ModuleNotFoundError as fault:
         raise ConfigurationError(
-            f"{what}: there is no module {fault.name}, here or installed"
+            f"{role}: there is no module {fault.name}, here or installed"
         ) from None
-    for part in call.split("."):
-        found = getattr(found, part, None)
-    if not callable(found):
-        raise ConfigurationError(f"{what}: {name} has no function {call}")
-    return cast("Callable[[], Any]", found)
+    for attribute in attribute_path.split("."):
+        value = getattr(value, attribute, None)
+    if not callable(value):
+        raise ConfigurationError(f"{role}: {name} has no function {attribute_path}")
+    return cast("Callable[[], Any]", value)
 
 
 def is_page(out: Path) -> bool:

@@ -11,19 +11,23 @@ from regard.translation.translator import Translator
 
 def calibrate(translator: Translator, doubts: Doubts, pairs: Sequence[Pair]) -> Doubts:
     """The doubts with a limit of confidence for this model's own search, from validation pairs."""
-    found = translator.translate([pair.source for pair in pairs])
-    limit = confidence_limit(list(map(confidence, found)), chrf(found, pairs))
+    translations = translator.translate([pair.source for pair in pairs])
+    limit = confidence_limit(list(map(confidence, translations)), chrf(translations, pairs))
     return doubts.model_copy(update={"confidence": limit})
 
 
-def confidence(one: Translation) -> float:
+def confidence(translation: Translation) -> float:
     """The mean log-probability of the pieces of its least probable sentence, ends included."""
-    sentences = one.sentences or [one]
-    return min(each.log_probability / max(1, len(each.target_pieces)) for each in sentences)
+    sentences = translation.sentences or [translation]
+    return min(
+        sentence.log_probability / max(1, len(sentence.target_pieces)) for sentence in sentences
+    )
 
 
-def chrf(found: Sequence[Translation], pairs: Sequence[Pair]) -> list[float]:
+def chrf(translations: Sequence[Translation], pairs: Sequence[Pair]) -> list[float]:
     """chrF of each translation (Popović 2015)."""
     (metric,) = metrics(["chrf"]).values()
-    both = zip(found, pairs, strict=True)
-    return [metric.sentence_score(one.text, [pair.target]).score for one, pair in both]
+    rows = zip(translations, pairs, strict=True)
+    return [
+        metric.sentence_score(translation.text, [pair.target]).score for translation, pair in rows
+    ]

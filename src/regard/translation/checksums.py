@@ -49,15 +49,15 @@ def check(folder: Path) -> None:
             content(folder / name, expected)
 
 
-def read(folder: Path, known: Collection[str]) -> dict[str, str]:
+def read(folder: Path, names: Collection[str]) -> dict[str, str]:
     """The checksums kept in a folder.
 
     Raises:
-        CheckpointError: they cannot be read, or name a file that is not `known`.
+        CheckpointError: they cannot be read, or name a file that is not `names`.
     """
     sums = read_table(folder / SUMS)
     # One flipped bit in a name would otherwise leave the file of that name uncompared.
-    for name in sums.keys() - set(known):
+    for name in sums.keys() - set(names):
         raise CorruptedError(
             f"{folder / SUMS}: corrupted: it names {name!r}, which is no file of such a folder"
         )
@@ -69,29 +69,29 @@ def read_table(path: Path) -> dict[str, str]:
     return parsed(_SUMS, content(path, None, _LARGEST_FILE), path, "a table of checksums")
 
 
-def parsed(kind: TypeAdapter[T], content: bytes, path: Path, what: str) -> T:
+def parsed(kind: TypeAdapter[T], content: bytes, path: Path, expected: str) -> T:
     """The JSON of a file as a value of a type. Raises `CorruptedError` where it is something else."""
     try:
         return kind.validate_json(content, strict=True)
     except ValueError:
-        raise CorruptedError(f"{path}: corrupted or truncated: expected {what}") from None
+        raise CorruptedError(f"{path}: corrupted or truncated: expected {expected}") from None
 
 
 def compare(content: bytes, expected: str | None, path: Path) -> None:
     """Raise `CorruptedError` unless the content of a file has the expected checksum; None expects nothing."""
-    if expected is not None and (found := sha256(content)) != expected:
+    if expected is not None and (actual := sha256(content)) != expected:
         raise CorruptedError(
-            f"{path}: corrupted or truncated: its sha256 is {found[:12]}..., {SUMS} says {expected[:12]}..."
+            f"{path}: corrupted or truncated: its sha256 is {actual[:12]}..., {SUMS} says {expected[:12]}..."
         )
 
 
-def content(path: Path, expected: str | None, most: int | None = None) -> bytes:
+def content(path: Path, expected: str | None, largest: int | None = None) -> bytes:
     """The bytes of a file, compared with its checksum.
 
     Raises:
-        CheckpointError: it cannot be read, has more than `most` bytes, or another checksum.
+        CheckpointError: it cannot be read, has more than `largest` bytes, or another checksum.
     """
     with raised_as(CheckpointError, f"{path}: cannot be read"):
-        found = files.read(path, most)
-    compare(found, expected, path)
-    return found
+        data = files.read(path, largest)
+    compare(data, expected, path)
+    return data

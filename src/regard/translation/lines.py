@@ -175,9 +175,9 @@ def _candidate(sentences: Sequence[Sentence], candidates: Sequence[Candidate]) -
         if not space:
             source_words -= 1
             if words and sentence_words:
-                left, right = words.pop(), sentence_words[0]
-                confidence = left.confidence * right.confidence
-                sentence_words[0] = Word(left.text + right.text, confidence)
+                last_word, next_word = words.pop(), sentence_words[0]
+                confidence = last_word.confidence * next_word.confidence
+                sentence_words[0] = Word(last_word.text + next_word.text, confidence)
         links += [
             (source_words + source, len(words) + target) for source, target in candidate.alignment
         ]

@@ -22,18 +22,20 @@ def open_runs(names_or_folders: str | Path | Sequence[str | Path]) -> tuple[list
     if not names_or_folders:
         raise ModelError("no model is named: give the name of a bundled model or a run folder")
     runs = [Run.open(find(name)) for name in names_or_folders]
-    first, *others = (run.tokenizers() for run in runs)
-    for name, own in zip(names_or_folders[1:], others, strict=True):
+    tokenizers, *others_tokenizers = (run.tokenizers() for run in runs)
+    for name, run_tokenizers in zip(names_or_folders[1:], others_tokenizers, strict=True):
         for side in ("source", "target"):
-            one, two = getattr(first, side), getattr(own, side)
-            if one.model != two.model:
+            expected, actual = getattr(tokenizers, side), getattr(run_tokenizers, side)
+            if expected.model != actual.model:
                 raise ModelError(
-                    f"{name}: its {side} vocabulary ({len(two)} pieces) is not that of "
-                    f"{names_or_folders[0]} ({len(one)} pieces): only models trained with one tokenizer "
+                    f"{name}: its {side} vocabulary ({len(actual)} pieces) is not that of "
+                    f"{names_or_folders[0]} ({len(expected)} pieces): only models trained with one tokenizer "
                     "can be averaged"
                 )
-    unseen = first.unseen.union(*(own.unseen for own in others))
-    return runs, replace(first, unseen=unseen)
+    unseen = tokenizers.unseen.union(
+        *(run_tokenizers.unseen for run_tokenizers in others_tokenizers)
+    )
+    return runs, replace(tokenizers, unseen=unseen)
 
 
 def bundled() -> dict[str, Path]:
@@ -43,9 +45,9 @@ def bundled() -> dict[str, Path]:
 
 def find(name_or_folder: str | Path) -> Path:
     """The folder of a bundled model's name, or the folder itself."""
-    known = bundled()
-    folder = known.get(str(name_or_folder), Path(name_or_folder))
+    models = bundled()
+    folder = models.get(str(name_or_folder), Path(name_or_folder))
     if not os.path.isdir(folder):  # False, not an error, for names that no folder can have
-        names = ", ".join(known) or "none"
+        names = ", ".join(models) or "none"
         raise ModelError(f"{name_or_folder}: no such model or run folder; bundled models: {names}")
     return folder

@@ -123,5 +123,5 @@ class Translation:
         return import_module(EXPLORER).display(import_module(SCENES).of_looks(self))
 
     def _repr_html_(self) -> str:
-        shown: str = import_module(NOTEBOOK).html(self)
-        return shown
+        page: str = import_module(NOTEBOOK).html(self)
+        return page

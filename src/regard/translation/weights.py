@@ -116,21 +116,21 @@ def load_into(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> N
     Raises:
         CheckpointError: one does not fit the model or is not finite; names the first, and nothing is changed.
     """
-    own = unique(module)
+    weights_of_model = unique(module)
     check_shapes(module, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, path)
-    for name in sorted(own):
-        check_finite(name, tensors[name], own[name].dtype, path)
+    for name in sorted(weights_of_model):
+        check_finite(name, tensors[name], weights_of_model[name].dtype, path)
     with torch.no_grad():
-        for name, wanted in own.items():
-            wanted.copy_(tensors[name])
+        for name, weight in weights_of_model.items():
+            weight.copy_(tensors[name])
 
 
-def check_finite(name: str, found: Tensor, wanted: torch.dtype, path: Path) -> None:
+def check_finite(name: str, tensor: Tensor, dtype: torch.dtype, path: Path) -> None:
     """Raise `CheckpointError` for a tensor of another kind of type than wanted, or that is not finite in it."""
-    if found.is_floating_point() != wanted.is_floating_point:
-        raise CheckpointError(f"{path}: tensor {name} is {found.dtype}, expected {wanted}")
+    if tensor.is_floating_point() != dtype.is_floating_point:
+        raise CheckpointError(f"{path}: tensor {name} is {tensor.dtype}, expected {dtype}")
     # In the wanted precision: a large float64 is infinite in float32.
-    if found.is_floating_point() and not bool(torch.isfinite(found.to(wanted)).all()):
+    if tensor.is_floating_point() and not bool(torch.isfinite(tensor.to(dtype)).all()):
         raise CheckpointError(f"{path}: tensor {name} holds numbers that are not finite")
 
 
@@ -156,8 +156,8 @@ def compare_shapes(expected: Shapes, shapes: Shapes, path: Path) -> None:
 def unique(module: nn.Module) -> dict[str, Tensor]:
     """The state of a model with each shared tensor once, under its first name."""
     state = module.state_dict(keep_vars=True)
-    first = {id(tensor): name for name, tensor in reversed(state.items())}
-    return {name: tensor.detach() for name, tensor in state.items() if first[id(tensor)] == name}
+    names = {id(tensor): name for name, tensor in reversed(state.items())}
+    return {name: tensor.detach() for name, tensor in state.items() if names[id(tensor)] == name}
 
 
 def _corrupted(path: Path, why: str) -> CorruptedError:

@@ -42,20 +42,20 @@ def test_marks_are_those_that_the_text_shows():
     ],
 )
 def test_a_number_is_written_as_the_target_writes_it(number, written):
-    assert SPANISH.written(number) == written
-    assert Marks("", ",").written(number) == number
+    assert SPANISH.as_target(number) == written
+    assert Marks("", ",").as_target(number) == number
 
 
 def test_long_numbers_that_count_nothing_are_telephone_numbers():
-    assert SPANISH.written("963.360.788", counts=False) == "963.360.788"
-    assert SPANISH.written("900.000.000", counts=False) == "900,000,000"
-    assert SPANISH.written("63.360.788", counts=False) == "63,360,788"
+    assert SPANISH.as_target("963.360.788", counts=False) == "963.360.788"
+    assert SPANISH.as_target("900.000.000", counts=False) == "900,000,000"
+    assert SPANISH.as_target("63.360.788", counts=False) == "63,360,788"
 
 
 @given(st.integers(1, 99).map(str), GROUPS)
 def test_writing_a_number_back_restores_it(first, groups):
     there = ".".join([first, *groups])
-    assert Marks(",", ".").written(SPANISH.written(there)) == there
+    assert Marks(",", ".").as_target(SPANISH.as_target(there)) == there
 
 
 def test_numbers_with_spaces_are_one_number_where_the_source_writes_so():

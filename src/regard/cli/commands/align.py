@@ -75,22 +75,24 @@ def _print(
     from regard.translation.evaluation.alignment import flipped, grow_diagonal
 
     unread = 0
-    while some := list(islice(pairs, _CHUNK)):
-        if options.out is not None and len(some) > 1:
+    while chunk := list(islice(pairs, _CHUNK)):
+        if options.out is not None and len(chunk) > 1:
             raise ConfigurationError("--out draws one pair: use --text, or files of one line")
-        ours = forward.align(some)
-        linked = [one.links for one in ours]
+        ours = forward.align(chunk)
+        linked = [alignment.links for alignment in ours]
         if backward is not None:
-            theirs = backward.align([(target, source) for source, target in some])
+            theirs = backward.align([(target, source) for source, target in chunk])
             linked = [
                 grow_diagonal(links, flipped(other.links))
                 for links, other in zip(linked, theirs, strict=True)
             ]
-        for one, links in zip(ours, linked, strict=True):
-            unread += one.unread
+        for alignment, links in zip(ours, linked, strict=True):
+            unread += alignment.unread
             if options.out is not None:
-                _draw(one, links, options.out, f"{Path(options.model.model).name}: word links")
-            print(_written(one, links, options.format))
+                _draw(
+                    alignment, links, options.out, f"{Path(options.model.model).name}: word links"
+                )
+            print(_written(alignment, links, options.format))
     if unread:
         report.note(f"{unread} words lie beyond what the model reads of a sentence: without links")
 
@@ -100,10 +102,10 @@ def _pairs(source: str, target: str, text: bool) -> Iterator[tuple[Words, Words]
     from regard.translation.aligning.words import words_of
     from regard.translation.text.corpora import Parallel
 
-    both = streams.argument(source), streams.argument(target)
-    rows = iter([both])
+    arguments = streams.argument(source), streams.argument(target)
+    rows = iter([arguments])
     if not text:
-        paths = [corpora.found(Path(each)) for each in both]
+        paths = [corpora.found(Path(each)) for each in arguments]
         for path in paths:
             if not os.path.exists(path) and any(c.isspace() for c in str(path)):
                 raise DataError(f"{path}: no such file; for two sentences add --text")
@@ -111,21 +113,26 @@ def _pairs(source: str, target: str, text: bool) -> Iterator[tuple[Words, Words]
     return ((words_of(ours), words_of(theirs)) for ours, theirs in rows)
 
 
-def _written(one: Aligned, links: set[Link], format: report.Format) -> str:
+def _written(alignment: Aligned, links: set[Link], format: report.Format) -> str:
     ordered = sorted(links)
     if format == "text":
         return answers.pharaoh(ordered)
-    weights = [round(float(one.weights[target, source]), 4) for source, target in ordered]
-    written = {"source": one.source, "target": one.target, "links": ordered, "weights": weights}
-    return report.as_json(written, indent=None)
+    weights = [round(float(alignment.weights[target, source]), 4) for source, target in ordered]
+    fields = {
+        "source": alignment.source,
+        "target": alignment.target,
+        "links": ordered,
+        "weights": weights,
+    }
+    return report.as_json(fields, indent=None)
 
 
-def _draw(one: Aligned, links: set[Link], out: Path, title: str) -> None:
+def _draw(aligned: Aligned, links: set[Link], out: Path, title: str) -> None:
     from regard.viewing.alignment import Alignment
     from regard.viewing.pictures import linked
 
-    if not one.source or not one.target:
+    if not aligned.source or not aligned.target:
         raise DataError("an empty side: there is nothing to draw")
-    alignment = Alignment(one.weights.double().numpy(), one.target, one.source, title)
+    alignment = Alignment(aligned.weights.double().numpy(), aligned.target, aligned.source, title)
     drawing.save(linked(alignment, links), out)
     report.note(f"wrote {out}")

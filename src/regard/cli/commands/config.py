@@ -32,8 +32,8 @@ def show(
     """
     from regard.translation.settings import toml
 
-    own = Path(name) / "config.toml"
-    path = own if own.is_file() else shipped.configuration(name)
+    run_configuration = Path(name) / "config.toml"
+    path = run_configuration if run_configuration.is_file() else shipped.configuration(name)
     checked = toml.read(path, tuple(changes or ()))
     filled = toml.dump(checked) if full or changes else path.read_text(encoding="utf-8-sig")
     report.say(filled.rstrip("\n"))
@@ -59,16 +59,16 @@ def keys(
         report.say(reference.markdown().rstrip("\n"))
         return
     tables = [
-        each
-        for each in reference.reference()
-        if table is None or each.header.startswith((f"[{table}]", f"[{table}."))
+        entry
+        for entry in reference.reference()
+        if table is None or entry.header.startswith((f"[{table}]", f"[{table}."))
     ]
     if not tables:
-        known = ", ".join(shipped.tables())
-        raise ConfigurationError(f"{table}: no such table; known are {known}")
-    for each in tables:
-        report.say(f"{each.header}: {each.meaning}")
-        for key in each.keys:
+        table_names = ", ".join(shipped.tables())
+        raise ConfigurationError(f"{table}: no such table; known are {table_names}")
+    for entry in tables:
+        report.say(f"{entry.header}: {entry.meaning}")
+        for key in entry.keys:
             default = f" (default {key.default})" if key.default else ""
             report.say(f"  {key.name}: {key.values.replace('`', '')}{default}\n      {key.meaning}")
         report.say("")

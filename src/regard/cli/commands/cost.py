@@ -82,33 +82,33 @@ def cost(
         check_writable(out)
     exclude("--measure", {"--half": measure and sizes.half}, "a pass is measured in float32")
     if watching.is_call(what):
-        others = {option(name): name != "half" for name in given(sizes)} | {"--measure": measure}
-        exclude(what, others, "a module is counted as MODULE:CALL calls it")
+        excluded = {option(name): name != "half" for name in given(sizes)} | {"--measure": measure}
+        exclude(what, excluded, "a module is counted as MODULE:CALL calls it")
         counted, model = _of_call(what, sizes.half), None
     else:
         counted, model = _of_name(what, sizes)
-    found = None
+    measurement = None
     if measure and model is not None:
         from regard.costs.measuring import measured
 
-        found = measured(counted, model)
+        measurement = measured(counted, model)
     if out is not None:
         _draw(counted, model, out)
     if format == "json":
-        here = {} if found is None else {"measured": found._asdict()}
-        print(report.as_json({**counted.as_object(), **here}))
+        measurements = {} if measurement is None else {"measured": measurement._asdict()}
+        print(report.as_json({**counted.as_object(), **measurements}))
     else:
-        costs.show(counted, model, found)
+        costs.show(counted, model, measurement)
     if out is not None and format == "text":
         report.say(f"wrote {out}")
 
 
-def _of_call(asked: str, half: bool) -> Cost:
+def _of_call(call: str, half: bool) -> Cost:
     from regard.costs.counting import of_module
 
-    model, run, _ = watching.model_of(asked, watching.called(asked, asked))
-    with watching.running(asked):
-        return of_module(model, run, asked, 2 if half else 4)
+    model, run, _ = watching.model_of(call, watching.called(call, call))
+    with watching.running(call):
+        return of_module(model, run, call, 2 if half else 4)
 
 
 def _of_name(name: str, sizes: Sizes) -> tuple[Cost, Model]:
@@ -128,6 +128,6 @@ def _draw(cost: Cost, model: Model | None, out: Path) -> None:
     growth = []
     if model is not None:
         lengths = [n for n in LENGTHS if model.longest is None or n <= model.longest]
-        how = (cost.batch, cost.number_bytes)
-        growth = [of_model(model, cost.model, n, n, *how) for n in lengths]
+        arguments = (cost.batch, cost.number_bytes)
+        growth = [of_model(model, cost.model, n, n, *arguments) for n in lengths]
     drawing.save(picture(cost, growth), out)

@@ -42,25 +42,27 @@ def doubts(
     from regard.translation.training.data import read_data
     from regard.translation.words import KnownWords
 
-    (opened,), _ = open_runs(model)
-    section = opened.configuration.data
+    (model_run,), _ = open_runs(model)
+    section = model_run.configuration.data
     if not section.training or not section.validation:
         raise ConfigurationError(
             f"{model}: doubts are learnt from training and validation files, and it names none"
         )
     for name in (DOUBTS, WORDS):
-        check_writable(opened.folder / name)
-    folder = corpora.folder(section.paired_names, data, opened.folder)
-    with writing(opened) as run:  # from before the model is read until its doubts are written
-        found = read_data(section, folder, run.configuration.seed)
-        own = by_people(found.train)
-        KnownWords.learn(own).keep(run)
-        learnt = Doubts.learn(own, found.valid)
+        check_writable(model_run.folder / name)
+    folder = corpora.folder(section.paired_names, data, model_run.folder)
+    with writing(model_run) as run:  # from before the model is read until its doubts are written
+        corpus_data = read_data(section, folder, run.configuration.seed)
+        pairs = by_people(corpus_data.train)
+        KnownWords.learn(pairs).keep(run)
+        statistics = Doubts.learn(pairs, corpus_data.valid)
         translator = open_translator(model, device, section.target_languages[0])
-        learnt = calibrate(translator, learnt, found.valid)
-        learnt.keep(run)
-    low = "too few lines to tell" if learnt.confidence is None else f"{learnt.confidence:.4f}"
+        statistics = calibrate(translator, statistics, corpus_data.valid)
+        statistics.keep(run)
+    low = (
+        "too few lines to tell" if statistics.confidence is None else f"{statistics.confidence:.4f}"
+    )
     report.say(
-        f"learnt from {len(own):,} training pairs and {len(found.valid):,} validation pairs\n"
+        f"learnt from {len(pairs):,} training pairs and {len(corpus_data.valid):,} validation pairs\n"
         f"low confidence, in mean log-probability of a piece: {low}\nwrote {DOUBTS} and {WORDS} in {run.folder}"
     )

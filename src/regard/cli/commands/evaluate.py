@@ -102,7 +102,7 @@ def evaluate(
     if pairs is None:
         pairs = test.pairs(translator)
     references = test.references(pairs)
-    if blank := sum(any(each) and not all(each) for each in zip(*references, strict=True)):
+    if blank := sum(any(texts) and not all(texts) for texts in zip(*references, strict=True)):
         report.note(
             f"{blank} of {len(pairs)} sentences have an empty reference beside one with text: BLEU, chrF and TER "
             "take it for a reference"
@@ -112,37 +112,37 @@ def evaluate(
     )
     if translator is None:
         assert hypotheses is not None
-        texts, how = evaluating.translations_in(hypotheses, len(pairs)), str(hypotheses)
+        texts, origin = evaluating.translations_in(hypotheses, len(pairs)), str(hypotheses)
     else:
         texts, doubts = evaluating.translate(translator, pairs, system)
-        how = system.described(translator)
+        origin = system.described(translator)
     if out is not None:
         files.write(out, "".join(f"{text}\n" for text in texts).encode())
     if doubts is not None:
         doubts.say()
     scores = measure(texts, *references, tokenizer=tokenizer)
-    found = None
+    comparison = None
     if baseline is not None:
         significance.check(resamples, seed, len(pairs))
-        others = evaluating.translations_of(baseline, pairs, system)
-        found = significance.compare(
-            texts, others, *references, resamples=resamples, seed=seed, tokenizer=tokenizer
+        baseline_texts = evaluating.translations_of(baseline, pairs, system)
+        comparison = significance.compare(
+            texts, baseline_texts, *references, resamples=resamples, seed=seed, tokenizer=tokenizer
         )
     empty = sum(
-        not any(given) or (hypotheses is None and not pair.source)
-        for pair, *given in zip(pairs, *references, strict=True)
+        not any(texts_of_pair) or (hypotheses is None and not pair.source)
+        for pair, *texts_of_pair in zip(pairs, *references, strict=True)
     )
     if format == "text":
-        each = f", {len(references)} references each" if len(references) > 1 else ""
+        reference_count = f", {len(references)} references each" if len(references) > 1 else ""
         report.say(
-            f"{len(pairs)} sentence pairs{each}, {empty} with an empty side; {how}\n{scores}"
+            f"{len(pairs)} sentence pairs{reference_count}, {empty} with an empty side; {origin}\n{scores}"
         )
-        if found is not None:
-            report.say(evaluating.compared(found, str(baseline)))
+        if comparison is not None:
+            report.say(evaluating.compared(comparison, str(baseline)))
         return
-    made = {**asdict(scores), "empty": empty, "translations": how}
+    fields = {**asdict(scores), "empty": empty, "translations": origin}
     if doubts is not None:
-        made["doubts"] = doubts.as_object()
-    if found is not None:
-        made["baseline"] = {"system": baseline, **asdict(found)}
-    print(report.as_json(made))
+        fields["doubts"] = doubts.as_object()
+    if comparison is not None:
+        fields["baseline"] = {"system": baseline, **asdict(comparison)}
+    print(report.as_json(fields))

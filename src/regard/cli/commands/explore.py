@@ -108,7 +108,7 @@ def _scene(name: str) -> Scene:
         return open_file(name)
     if computing.is_program(name):
         return computing.scene(name)
-    seen, words = watching.watched(watching.called(name, name), name)
+    attentions, words = watching.watched(watching.called(name, name), name)
     with watching.running(name):
-        scene: Scene = seen.scene(title=name, **words)
+        scene: Scene = attentions.scene(title=name, **words)
     return scene

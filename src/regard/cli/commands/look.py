@@ -63,7 +63,7 @@ def look(
         regard look --watch my_model:example --out heads
         regard look --model folder-of-a-program "hello"
     """
-    others = {
+    translator_options = {
         "--target": target is not None,
         "--to": model.to is not None,
         "--attention": attention is not None,
@@ -72,7 +72,7 @@ def look(
     }
     if watch is not None:
         named = {"TEXT": text is not None, "--model": model.model != DEFAULT_MODEL}
-        exclude("--watch", named | others, "it looks inside a model of your own")
+        exclude("--watch", named | translator_options, "it looks inside a model of your own")
         watching.show(watch, layer, head, out, theme or "light")
         return
     if text is None:
@@ -80,7 +80,7 @@ def look(
             "TEXT is missing: pass a sentence, or --watch MODULE:CALL; see `regard look --help`"
         )
     if computing.is_program(model.model):
-        exclude(f"--model {model.model}", others, "it is a compiled program")
+        exclude(f"--model {model.model}", translator_options, "it is a compiled program")
         computing.look(model.model, text, layer, head, out, theme)
         return
     if out is not None:
@@ -103,18 +103,18 @@ def look(
         report.say(f"wrote {out}")
         return
     kind = attention or "cross"
-    found = drawing.layers(translation, kind, whole_words=not pieces, model=name)
+    layers = drawing.layers(translation, kind, whole_words=not pieces, model=name)
     if out is None and layer is None:
-        layer = max(found)
-    chosen = drawing.choose(found, layer, head)
+        layer = max(layers)
+    selection = drawing.choose(layers, layer, head)
     print(translation.text)
     if out is None:
-        heads = list(chosen[max(chosen)].values())
+        heads = list(selection[max(selection)].values())
         drawing.print_alignment(drawing.mean_of_heads(heads), theme)
     else:
-        both = f"{isolated(sentence)} → {isolated(translation.text)}"
+        title = f"{isolated(sentence)} → {isolated(translation.text)}"
         subtitle = f"{name}: {drawing.WHO[kind]}"
-        _save(chosen, out, theme or "light", both, subtitle)
+        _save(selection, out, theme or "light", title, subtitle)
         report.say(f"wrote {out}")
 
 
@@ -123,18 +123,18 @@ def _check_name(out: Path) -> None:
 
     endings = (*figures.FORMATS, "html")
     if out.suffix.lower().removeprefix(".") not in endings:
-        known = ", ".join(f".{ending}" for ending in endings)
-        raise ConfigurationError(f"--out {out}: its name must end in {known}")
+        formats = ", ".join(f".{ending}" for ending in endings)
+        raise ConfigurationError(f"--out {out}: its name must end in {formats}")
 
 
 def _kinds(translation: Translation) -> list[Attention]:
     """The kinds of attention that a model has."""
     kinds: dict[str, Attention] = {"encoder.": "encoder", "decoder.": "decoder"}
-    found: list[Attention] = ["cross"]
+    kinds_read: list[Attention] = ["cross"]
     for start, kind in kinds.items():
         if any(n.startswith(start) and n.endswith("self") for n in translation.looks):
-            found.append(kind)
-    return found
+            kinds_read.append(kind)
+    return kinds_read
 
 
 def _write(
@@ -150,12 +150,12 @@ def _write(
     from regard.explorer import scenes
     from regard.explorer.page import write
 
-    asked: set[str] = set()
+    names_drawn: set[str] = set()
     for kind in kinds:
         names = drawing.names_of(translation, kind)
         heads = {at: range(translation.looks[name].shape[-3]) for at, name in names.items()}
-        asked |= {names[at] for at in drawing.choose(heads, layer, head)}
-    write(out, scenes.of_looks(translation, model, asked, head, pieces))
+        names_drawn |= {names[at] for at in drawing.choose(heads, layer, head)}
+    write(out, scenes.of_looks(translation, model, names_drawn, head, pieces))
 
 
 def _save(

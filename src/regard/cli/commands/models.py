@@ -29,10 +29,10 @@ def models() -> None:
 def _alignment(folder: Path) -> list[str]:
     """The error rate of the attention that was chosen for word links; empty where none was chosen."""
     try:
-        kept = tomllib.loads((folder / "alignment.toml").read_text(encoding="utf-8"))
+        choice = tomllib.loads((folder / "alignment.toml").read_text(encoding="utf-8"))
         return [
-            f"Word links: AER {kept['aer']:.1f} "
-            f"(on the {kept['sentences']} sentences of {kept['gold']} by which the attention was chosen)"
+            f"Word links: AER {choice['aer']:.1f} "
+            f"(on the {choice['sentences']} sentences of {choice['gold']} by which the attention was chosen)"
         ]
     except (OSError, ValueError, KeyError, TypeError):
         return []

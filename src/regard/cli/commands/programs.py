@@ -38,8 +38,8 @@ def list_(*, length: int = 8) -> None:
         except ProgramError:
             cells = ["-"] * 4
         else:
-            each = (sizes.layers, sizes.heads, sizes.width, sizes.parameters)
-            cells = [f"{number:,}" for number in each]
+            numbers = (sizes.layers, sizes.heads, sizes.width, sizes.parameters)
+            cells = [f"{number:,}" for number in numbers]
         rows.append([name, letters, *cells])
     abouts = ["", *(program.about for program in PROGRAMS.values())]
     for line, about in zip(report.table(rows).splitlines(), abouts, strict=True):
@@ -72,15 +72,15 @@ def run(
     """
     streams.output()
     program = computing.program(name)
-    given = computing.tokens(streams.argument(text), program.alphabet)
-    if not given:
+    tokens = computing.tokens(streams.argument(text), program.alphabet)
+    if not tokens:
         raise DataError("TEXT is empty: pass at least one token")
     from regard.programs import compile
 
-    compiled = compile(program.over(given), len(given))
-    computing.answer(compiled, given)
+    compiled = compile(program.over(tokens), len(tokens))
+    computing.answer(compiled, tokens)
     report.say(f"\n{compiled.model.sizes}\n")
-    computing.draw(compiled, given, layer, head, theme)
+    computing.draw(compiled, tokens, layer, head, theme)
 
 
 def compile_(

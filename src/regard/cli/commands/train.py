@@ -161,9 +161,9 @@ def _check_begun(folder: Path) -> None:
     """Raise `ConfigurationError` where models have made pairs for a training that has not begun yet."""
     from regard.translation.runs.layout import BACK_TRANSLATED, CONFIGURATION, DISTILLED
 
-    made = (DISTILLED, BACK_TRANSLATED.format("*"))
+    patterns = (DISTILLED, BACK_TRANSLATED.format("*"))
     if not os.path.isfile(folder / CONFIGURATION) and any(
-        found for name in made for found in folder.glob(f"{name}*")
+        found for name in patterns for found in folder.glob(f"{name}*")
     ):
         raise ConfigurationError(
             f"{folder}: its training has not begun yet: give the command without --resume"
@@ -190,7 +190,7 @@ def _prepare(
         # Locked before anything is read or written, so that two trainings never write the same run.
         lock = stack.enter_context(writing(Run(plan.folder, plan.configuration))).lock
         reporter = stack.enter_context(progress.reporter(plan.folder))
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "data": plan.data,
         "observer": reporter or reporting.Observer(),
         "processes": processes,
@@ -198,7 +198,7 @@ def _prepare(
     }
     if plan.options.resume:
         trainer = preparation.prepare_resumed(
-            plan.folder, configuration=plan.configuration, **given
+            plan.folder, configuration=plan.configuration, **arguments
         )
     else:
         if processes.first:
@@ -210,7 +210,7 @@ def _prepare(
             plan.folder,
             start=start,
             synthesise=None if reporter is None else _synthesiser(plan, reporter),
-            **given,
+            **arguments,
         )
     return trainer, reporter
 
@@ -221,15 +221,15 @@ def _synthesiser(plan: _Plan, reporter: Reporter) -> Synthesise:
 
     from regard.translation.synthesis.jobs import jobs
 
-    found = jobs(plan.configuration.data, plan.data, plan.folder, plan.options.device)
+    pending = jobs(plan.configuration.data, plan.data, plan.folder, plan.options.device)
 
     def synthesise(pairs: Sequence[Pair]) -> None:
         threads = plan.configuration.training.threads
         if threads:
             torch.set_num_threads(threads)
-        for job in found:
-            there = job.out.exists()
-            if not there:
+        for job in pending:
+            exists = job.out.exists()
+            if not exists:
                 reporter.note(job.task)
             try:
                 with report.counted("sentences", job.sentences(pairs)) as show:
@@ -237,11 +237,11 @@ def _synthesiser(plan: _Plan, reporter: Reporter) -> Synthesise:
             except Interrupted:
                 reporter.note("stopped before the training; give the same command to resume")
                 raise
-            if there:
+            if exists:
                 reporter.note(f"{job.out}: made before")
             if left_out:
                 reporter.note(f"left out: {left_out}")
-        found.clear()  # the memory of the models
+        pending.clear()  # the memory of the models
 
     return synthesise
 
@@ -296,10 +296,10 @@ def _continuing(plan: _Plan) -> list[str]:
     """The command that continues a training. It names the corpora if they would not be found without --data."""
     try:
         names = _corpora(plan.configuration, resume=True)
-        found = corpora.folder(names, None, plan.folder) == plan.data
+        near_run = corpora.folder(names, None, plan.folder) == plan.data
     except DataError:
-        found = False
-    return ["train", str(plan.folder), "--resume", *_places(plan, named=not found)]
+        near_run = False
+    return ["train", str(plan.folder), "--resume", *_places(plan, named=not near_run)]
 
 
 def _repeating(plan: _Plan, trainer: Trainer) -> str | None:
@@ -333,11 +333,11 @@ def _say_what_next(plan: _Plan, repeating: str | None) -> None:
     if generated is not None:
         (pair,) = generate(generated.task, plan.configuration.seed, 1, "test")
         text, test = shlex.quote(pair.source), "--generated"
-    again = repeating or f"see {shlex.quote(str(plan.folder / card.COMMANDS))}"
+    command = repeating or f"see {shlex.quote(str(plan.folder / card.COMMANDS))}"
     report.say(
         f"Next:\n  regard translate --model {model} {text} --look\n"
         f"  regard look --model {model} {text} --out look.html\n"
         f"  regard evaluate --model {model} {test}\n"
-        f"To repeat this run:\n  {again}",
+        f"To repeat this run:\n  {command}",
         now=True,
     )

@@ -53,18 +53,18 @@ def translate(options: TranslateOptions) -> None:
         regard translate "Hace frío." --sample --temperature 0.7 --seed 1
         regard translate --model runs/one --model runs/two "Buenos días."
     """
-    given, wanted, search = options.given, options.wanted, options.search
+    inputs, outputs, search = options.given, options.wanted, options.search
     options.check()
-    _check_places(given, wanted)
-    lines, at_once = _lines(given, wanted.output)
+    _check_places(inputs, outputs)
+    lines, at_once = _lines(inputs, outputs.output)
     translator, language, together = open_engine(options)
     if at_once > 1:
         # Enough short lines to fill a large batch.
         at_once = max(at_once * together, (search.batch_tokens or 0) // 32)
     settings = {"search": options.of(translator.search), **search.batches}
-    settings |= {"looks": True} if wanted.look else {}
-    settings |= {"alignments": True} if wanted.alignment else {}
-    settings |= {"whole_lines": True} if given.whole_lines else {}
+    settings |= {"looks": True} if outputs.look else {}
+    settings |= {"alignments": True} if outputs.alignment else {}
+    settings |= {"whole_lines": True} if inputs.whole_lines else {}
     seed = secrets.randbelow(2**62) if options.sampling.seed is None else options.sampling.seed
     seeds = itertools.count(seed)
 
@@ -72,43 +72,43 @@ def translate(options: TranslateOptions) -> None:
         more |= {"seed": next(seeds) % 2**63} if options.sampling.sample else {}
         return translator.translate(texts, **settings, **more)
 
-    doubts = Doubts(translator.longest, "sentence" if given.paragraphs else "line")
+    doubts = Doubts(translator.longest, "sentence" if inputs.paragraphs else "line")
     # Signals are caught so that no unfinished file is left behind.
     with (
-        contextlib.nullcontext() if wanted.output is None else Signals(),
-        streams.destination(wanted.output) as result,
+        contextlib.nullcontext() if outputs.output is None else Signals(),
+        streams.destination(outputs.output) as result,
     ):
-        if given.paragraphs:
+        if inputs.paragraphs:
             from regard.translation.text import sentences
 
-            whole = (f"{text}\n" for text in lines) if given.texts else sentences.paragraphs(lines)
-            chunks = streams.chunks(whole, min(at_once, _PARAGRAPHS))
+            texts = (f"{text}\n" for text in lines) if inputs.texts else sentences.paragraphs(lines)
+            chunks = streams.chunks(texts, min(at_once, _PARAGRAPHS))
             write_paragraphs(translated, chunks, result, doubts, language)
         else:
             write_lines(translated, streams.chunks(lines, at_once), result, doubts, options)
     doubts.say()
 
 
-def _check_places(given: InputOptions, wanted: OutputOptions) -> None:
+def _check_places(inputs: InputOptions, outputs: OutputOptions) -> None:
     """Raises `RegardError` where the input cannot be read or the output cannot be written."""
     check_sentences(
-        given.texts or [],
+        inputs.texts or [],
         "translate its lines with `regard translate --input {0}` or `regard translate < {0}`; "
         "to translate the name itself, give it on standard input",
     )
-    if wanted.output is None:
+    if outputs.output is None:
         streams.output()
     else:
-        check_writable(wanted.output)
+        check_writable(outputs.output)
 
 
-def _lines(given: InputOptions, out: Path | None) -> tuple[Iterator[str], int]:
+def _lines(inputs: InputOptions, out: Path | None) -> tuple[Iterator[str], int]:
     """The sentences, and how many of them to translate together."""
-    if given.texts:
-        return map(streams.argument, given.texts), streams.LINES
+    if inputs.texts:
+        return map(streams.argument, inputs.texts), streams.LINES
     from regard.translation.text.corpora import decoded_lines, opened
 
-    path = corpora.found(given.input)
+    path = corpora.found(inputs.input)
     source = streams.standard_input() if path is None else opened(path)
     if out is not None and _is_same(source, out):
         raise ConfigurationError(f"--output {out}: is the input: choose another name")
@@ -116,7 +116,7 @@ def _lines(given: InputOptions, out: Path | None) -> tuple[Iterator[str], int]:
     if by_hand:
         print("one sentence a line; Ctrl-D ends", file=sys.stderr)
     lines = decoded_lines(source, "standard input" if path is None else str(path))
-    return lines, 1 if given.line_buffered or by_hand else streams.LINES
+    return lines, 1 if inputs.line_buffered or by_hand else streams.LINES
 
 
 def _is_same(file: BinaryIO, path: Path) -> bool:

@@ -25,18 +25,18 @@ def option(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def exclude(option: str, others: Mapping[str, bool], why: str) -> None:
+def exclude(option: str, used: Mapping[str, bool], why: str) -> None:
     """Raises `ConfigurationError` that names the first of the others that was given beside an option."""
-    for other, given in others.items():
-        if given:
-            raise ConfigurationError(f"{option} and {other} do not go together: {why}")
+    for name, is_used in used.items():
+        if is_used:
+            raise ConfigurationError(f"{option} and {name} do not go together: {why}")
 
 
-def check_whole(option: str, value: int, least: int, most: int) -> None:
+def check_whole(option: str, value: int, smallest: int, largest: int) -> None:
     """Raises `ConfigurationError` for a number out of range."""
-    if not least <= value <= most:
-        top = {2**31: "2^31", 2**63 - 1: "2^63 - 1", 1000: "1000"}.get(most, f"{most:,}")
-        raise ConfigurationError(f"{option} {value}: use a whole number, {least} to {top}")
+    if not smallest <= value <= largest:
+        top = {2**31: "2^31", 2**63 - 1: "2^63 - 1", 1000: "1000"}.get(largest, f"{largest:,}")
+        raise ConfigurationError(f"{option} {value}: use a whole number, {smallest} to {top}")
 
 
 def check_columns(source: int, target: int) -> None:

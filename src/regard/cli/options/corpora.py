@@ -26,26 +26,26 @@ def found(path: Named) -> Named:
     return path
 
 
-def folder(names: Sequence[str], given: Path | None, near: Path) -> Path:
-    """Where files of a configuration are: in `given`; or else in the first that has them all of the folder that
+def folder(names: Sequence[str], data: Path | None, near: Path) -> Path:
+    """Where files of a configuration are: in `data`; or else in the first that has them all of the folder that
     REGARD_DATA names, `near`, and here. Raises `DataError` when one is not there.
     """
     named = os.environ.get("REGARD_DATA")
     usual = [*([Path(named)] if named else []), near, Path()]
-    places = list(dict.fromkeys(usual)) if given is None else [given]
+    places = list(dict.fromkeys(usual)) if data is None else [data]
     have = {name: [place for place in places if os.path.exists(place / name)] for name in names}
     for place in places:
-        if all(place in found for found in have.values()):
+        if all(place in having for having in have.values()):
             return place
-    for name, found in have.items():
-        if not found:
+    for name, having in have.items():
+        if not having:
             looked = " or ".join(str(place.absolute()) for place in places)
             where = f" in {looked}: say with --data or REGARD_DATA where it is"
             raise DataError(f"{name}: no such file{'' if Path(name).is_absolute() else where}")
-    one = names[0]
-    other = next(name for name in names if have[one][0] not in have[name])
+    base = have[names[0]][0]
+    distant = next(name for name in names if base not in have[name])
     raise DataError(
-        f"{other}: not in {have[one][0].absolute()}, where {one} is, but in {have[other][0].absolute()}: "
+        f"{distant}: not in {base.absolute()}, where {names[0]} is, but in {have[distant][0].absolute()}: "
         "put the files of a configuration into one folder, or write their whole paths"
     )
 

@@ -40,18 +40,18 @@ class SearchOptions:
     @property
     def changes(self) -> dict[str, Any]:
         """The fields of a `Search` that were given."""
-        others = ("batch_tokens", "as_written")
-        return {name: to for name, to in given(self).items() if name not in others}
+        not_settings = ("batch_tokens", "as_written")
+        return {name: to for name, to in given(self).items() if name not in not_settings}
 
     @property
     def batches(self) -> dict[str, Any]:
         """The arguments of a translation beside the search."""
         return {} if self.batch_tokens is None else {"batch_tokens": self.batch_tokens}
 
-    def of(self, own: Search, **more: Any) -> Search:
+    def of(self, search: Search, **more: Any) -> Search:
         """A model's own search with the changes."""
-        own = own.as_written() if self.as_written else own
-        return own.changed(**{**self.changes, **more})
+        search = search.as_written() if self.as_written else search
+        return search.changed(**{**self.changes, **more})
 
     def check(self, **more: Any) -> None:
         """Raises `ConfigurationError` for numbers out of range, before a model is opened."""

@@ -47,12 +47,12 @@ class OutputOptions:
         if self.format == "json":
             yield self._json(translation)
             return
-        found: Sequence[Candidate | Translation] = translation.alternatives[: self.nbest]
-        for one in found or [translation]:
+        candidates: Sequence[Candidate | Translation] = translation.alternatives[: self.nbest]
+        for candidate in candidates or [translation]:
             columns = [str(number)] if self.nbest > 1 else []
-            columns += [f"{one.score:.4f}"] if self.scores else []
-            columns += [show(one.words) if show else one.text]
-            columns += [pharaoh(one.alignment)] if self.alignment else []
+            columns += [f"{candidate.score:.4f}"] if self.scores else []
+            columns += [show(candidate.words) if show else candidate.text]
+            columns += [pharaoh(candidate.alignment)] if self.alignment else []
             yield "\t".join(columns)
 
     def _json(self, translation: Translation) -> str:
@@ -69,14 +69,16 @@ class OutputOptions:
             answer["nbest"] = [self._fields(one) for one in translation.alternatives[: self.nbest]]
         return streams.printable(json.dumps(answer, ensure_ascii=False, allow_nan=False))
 
-    def _fields(self, one: Candidate | Translation) -> dict[str, Any]:
+    def _fields(self, candidate: Candidate | Translation) -> dict[str, Any]:
         fields: dict[str, Any] = {
-            "translation": one.text,
-            "score": one.score,
-            "log_probability": one.log_probability,
-            "words": [{"word": word.text, "confidence": word.confidence} for word in one.words],
+            "translation": candidate.text,
+            "score": candidate.score,
+            "log_probability": candidate.log_probability,
+            "words": [
+                {"word": word.text, "confidence": word.confidence} for word in candidate.words
+            ],
         }
-        return {**fields, "alignment": pharaoh(one.alignment)} if self.alignment else fields
+        return {**fields, "alignment": pharaoh(candidate.alignment)} if self.alignment else fields
 
 
 def pharaoh(links: Iterable[tuple[int, int]]) -> str:

@@ -36,10 +36,10 @@ def _title(cost: Cost, model: Model | None) -> str:
 def _table(cost: Cost) -> str:
     from regard.costs.parts import FIELDS, Part, short
 
-    def row(part: Part) -> list[str | float]:
-        sizes = [cost.number_bytes * n for n in (part.activations, part.scores, part.cache)]
+    def row(entry: Part) -> list[str | float]:
+        sizes = [cost.number_bytes * n for n in (entry.activations, entry.scores, entry.cache)]
         in_bytes = [short(size, "B") if size else "" for size in sizes]
-        return [part.name, part.parameters, short(part.multiply_adds), *in_bytes]
+        return [entry.name, entry.parameters, short(entry.multiply_adds), *in_bytes]
 
     head = ["part", *(name.replace("_", "-") for name in FIELDS)]
     total = row(cost.total)

@@ -37,17 +37,17 @@ class _Doubt:
 
     count: int = 0
     places: list[int] = field(default_factory=list)
-    parts: int = 0
+    pieces: int = 0
     different: dict[str, None] = field(default_factory=dict)
 
-    def add(self, place: int, parts: Iterable[str]) -> None:
+    def add(self, place: int, pieces: Iterable[str]) -> None:
         self.count += 1
         if len(self.places) <= _NAMED:
             self.places.append(place)
-        for part in parts:
-            self.parts += 1
+        for piece in pieces:
+            self.pieces += 1
             if len(self.different) <= _NAMED:
-                self.different[part] = None
+                self.different[piece] = None
 
 
 @dataclass
@@ -63,24 +63,27 @@ class Doubts:
     longest: int
     unit: str = "line"
     seen: int = 0
-    _found: dict[str, _Doubt] = field(default_factory=lambda: {name: _Doubt() for name in _NOTES})
+    _doubts: dict[str, _Doubt] = field(default_factory=lambda: {name: _Doubt() for name in _NOTES})
 
     def add(self, translations: Iterable[Translation]) -> None:
-        for one in translations:
+        for translation in translations:
             self.seen += 1
-            parts = {"unknown": one.unknown, "unseen": list(map(_shown, one.unseen))}
-            for name in one.doubts:
-                self._found[name].add(self.seen, parts.get(name, ()))
+            pieces = {
+                "unknown": translation.unknown,
+                "unseen": list(map(_readable, translation.unseen)),
+            }
+            for name in translation.doubts:
+                self._doubts[name].add(self.seen, pieces.get(name, ()))
 
     def as_object(self) -> dict[str, int]:
         """The number of sentences of each kind of doubt."""
-        return {name: doubt.count for name, doubt in self._found.items()}
+        return {name: doubt.count for name, doubt in self._doubts.items()}
 
     def say(self) -> None:
         """A line on standard error for each kind of doubt that occurred."""
-        for name, doubt in self._found.items():
+        for name, doubt in self._doubts.items():
             if doubt.count:
-                different = _first(list(doubt.different), " ")
+                different = _listing(list(doubt.different), " ")
                 note = _NOTES[name].format(
                     count=doubt.count,
                     seen=self.seen,
@@ -88,21 +91,21 @@ class Doubts:
                     sentences=_number(self.seen, "sentence") + f" ({different})" * bool(different),
                     sources=_number(self.seen, "source"),
                     translations=_number(self.seen, "translation"),
-                    parts=_number(doubt.parts, _PARTS.get(name, "")),
-                    places=f"{self.unit}{'s' * (doubt.count > 1)} {_first(doubt.places, ', ')}",
+                    parts=_number(doubt.pieces, _PARTS.get(name, "")),
+                    places=f"{self.unit}{'s' * (doubt.count > 1)} {_listing(doubt.places, ', ')}",
                 )
                 report.note(note)
 
 
-def _shown(piece: str) -> str:
+def _readable(piece: str) -> str:
     """A piece as a person reads it: "b" begins a word, "-b" continues one."""
     return piece.removeprefix(_SPACE) or piece if piece.startswith(_SPACE) else f"-{piece}"
 
 
-def _first(found: Sequence[object], between: str) -> str:
-    named = [str(each) for each in found[:_NAMED]]
-    return between.join(named + ["..."] * (len(found) > _NAMED))
+def _listing(values: Sequence[object], between: str) -> str:
+    named = [str(each) for each in values[:_NAMED]]
+    return between.join(named + ["..."] * (len(values) > _NAMED))
 
 
-def _number(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"

@@ -42,12 +42,12 @@ def layers(
 
     names = names_of(translation, attention)
     title = (f"{model}: " if model else "") + WHO[attention]
-    found = {}
+    alignments = {}
     for layer, name in names.items():
         labels = translation.labels(name)
         heads = by_head(translation.looks[name], *labels, title=f"{title}, layer {layer}")
-        found[layer] = [head.words() for head in heads] if whole_words else heads
-    return found
+        alignments[layer] = [head.words() for head in heads] if whole_words else heads
+    return alignments
 
 
 def names_of(translation: Translation, attention: str) -> dict[int, str]:
@@ -67,17 +67,17 @@ def names_of(translation: Translation, attention: str) -> dict[int, str]:
 
 
 def choose(
-    found: Mapping[int, Sequence[Drawn]], layer: int | None, head: int | None
+    layers: Mapping[int, Sequence[Drawn]], layer: int | None, head: int | None
 ) -> dict[int, dict[int, Drawn]]:
     """The layers and heads that were asked for, by number; all of them where nothing was."""
-    if layer is not None and layer not in found:
-        raise ConfigurationError(f"--layer {layer}: the model has layers 0 to {max(found)}")
-    most = max(len(heads) for heads in found.values())
-    if head is not None and not 0 <= head < most:
-        raise ConfigurationError(f"--head {head}: the model has heads 0 to {most - 1}")
+    if layer is not None and layer not in layers:
+        raise ConfigurationError(f"--layer {layer}: the model has layers 0 to {max(layers)}")
+    count = max(len(heads) for heads in layers.values())
+    if head is not None and not 0 <= head < count:
+        raise ConfigurationError(f"--head {head}: the model has heads 0 to {count - 1}")
     return {
         place: {n: alignment for n, alignment in enumerate(heads) if head is None or n == head}
-        for place, heads in found.items()
+        for place, heads in layers.items()
         if layer is None or place == layer
     }
 
@@ -95,11 +95,11 @@ def save(figure: Figure, out: Path) -> None:
     """Write a picture, and note the characters in it that no installed font has."""
     from regard.viewing import figures
 
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         figures.save(figure, out)
-    for each in told:
-        report.note(str(each.message))
+    for warning in caught:
+        report.note(str(warning.message))
 
 
 def print_alignment(alignment: Alignment, theme: str | None = None) -> None:

@@ -28,8 +28,8 @@ class Reporter(Observer):
         from rich.progress import TextColumn
 
         self.folder, self.console = folder, console
-        said = TextColumn("{task.fields[said]}")
-        self.bar = report.bar(console, "step", said, speed_estimate_period=600.0)
+        status = TextColumn("{task.fields[status]}")
+        self.bar = report.bar(console, "step", status, speed_estimate_period=600.0)
 
     def note(self, text: str) -> None:
         if self.console is None:
@@ -39,7 +39,7 @@ class Reporter(Observer):
 
     def advanced(self, step: int, total: int) -> None:
         if not self.bar.tasks:
-            self.bar.add_task("", total=total, completed=step - 1, said="")
+            self.bar.add_task("", total=total, completed=step - 1, status="")
         self.bar.update(self.bar.tasks[0].id, completed=step)
         if self.console is not None:
             self.bar.start()
@@ -47,15 +47,15 @@ class Reporter(Observer):
     def stepped(self, event: Stepped, total: int) -> None:
         speed = f"{event.tokens_per_second:,.0f} tokens/s"
         if self.console is not None and self.bar.tasks:
-            self.bar.update(self.bar.tasks[0].id, said=f"loss {event.loss:.3f}  {speed}")
+            self.bar.update(self.bar.tasks[0].id, status=f"loss {event.loss:.3f}  {speed}")
         if self.console is not None:
             return
         seconds = self.bar.tasks[0].time_remaining if self.bar.tasks else None
-        left = "unknown" if seconds is None else str(timedelta(seconds=round(seconds)))
+        remaining = "unknown" if seconds is None else str(timedelta(seconds=round(seconds)))
         of = f"/{event.epochs}" if event.epochs else ""
         self.note(
             f"step {event.step}/{total}  pass {event.epoch + 1}{of}  loss {event.loss:.3f}  "
-            f"rate {event.learning_rate:.2e}  {speed}  left {left}"
+            f"rate {event.learning_rate:.2e}  {speed}  left {remaining}"
         )
 
     def validated(self, event: Validated) -> None:
@@ -78,8 +78,8 @@ class Reporter(Observer):
             return  # no report yet
         try:
             title = f"{self.folder.resolve().name}: training"
-            drawn = charts.curves(metrics, title=title)
-            figures.save(drawn, self.folder / CURVES, dots_per_inch=120)
+            figure = charts.curves(metrics, title=title)
+            figures.save(figure, self.folder / CURVES, dots_per_inch=120)
         except (OSError, RegardError, ValueError) as fault:
             self.note(f"{self.folder / CURVES}: not drawn: {fault}")
 

@@ -37,9 +37,10 @@ def table(rows: Iterable[Sequence[str | float]]) -> str:
     mean   9,000
     """
     texts = [[cell if isinstance(cell, str) else f"{cell:,}" for cell in row] for row in rows]
-    first, *widths = (max(map(len, column)) for column in zip(*texts, strict=True))
+    first_width, *widths = (max(map(len, column)) for column in zip(*texts, strict=True))
     return "\n".join(
-        " ".join([row[0].ljust(first), *map(str.rjust, row[1:], widths)]).rstrip() for row in texts
+        " ".join([row[0].ljust(first_width), *map(str.rjust, row[1:], widths)]).rstrip()
+        for row in texts
     )
 
 
@@ -72,14 +73,14 @@ def bar(console: Console | None, unit: str, *more: ProgressColumn, **settings: A
     )
 
 
-def tracked(items: Iterable[T], what: str, total: int | None = None) -> Iterable[T]:
+def tracked(items: Iterable[T], description: str, total: int | None = None) -> Iterable[T]:
     """The items, with a bar on standard error where that is a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         return items
     from rich.console import Console
     from rich.progress import track
 
-    return track(items, what, total, console=Console(stderr=True), transient=True)
+    return track(items, description, total, console=Console(stderr=True), transient=True)
 
 
 @contextmanager
@@ -89,25 +90,25 @@ def counted(unit: str, total: int | None) -> Iterator[Callable[..., None]]:
     Yields a function to call with the number of units done, and text for the line.
     """
     if sys.stderr is None:
-        yield lambda done, said="": None
+        yield lambda done, note="": None
         return
     from rich.console import Console
 
-    watched, last = sys.stderr.isatty(), time.monotonic()
+    watched, reported = sys.stderr.isatty(), time.monotonic()
     of = "" if total is None else f" of {total:,}"
-    shown = bar(Console(stderr=True), unit, transient=True)
+    progress = bar(Console(stderr=True), unit, transient=True)
 
-    def show(done: int, said: str = "") -> None:
-        nonlocal last
-        if not shown.tasks:
-            shown.add_task("", total=total, completed=done)
-        shown.update(shown.tasks[0].id, completed=done)
-        if not watched and time.monotonic() - last >= _EVERY:
-            last, speed = time.monotonic(), shown.tasks[0].speed
+    def show(done: int, note: str = "") -> None:
+        nonlocal reported
+        if not progress.tasks:
+            progress.add_task("", total=total, completed=done)
+        progress.update(progress.tasks[0].id, completed=done)
+        if not watched and time.monotonic() - reported >= _EVERY:
+            reported, speed = time.monotonic(), progress.tasks[0].speed
             fast = f", {speed:.1f} {unit}/s" if speed else ""  # the first reports tell none
-            say(f"{done:,}{of} {unit}{said}{fast}", file=sys.stderr, now=True)
+            say(f"{done:,}{of} {unit}{note}{fast}", file=sys.stderr, now=True)
 
-    with shown if watched else nullcontext():
+    with progress if watched else nullcontext():
         yield show
 
 

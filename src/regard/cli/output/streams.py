@@ -117,7 +117,7 @@ def argument(text: str) -> str:
         return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def chunks(lines: Iterable[str], most: int = LINES) -> Iterator[list[str]]:
+def chunks(lines: Iterable[str], most_lines: int = LINES) -> Iterator[list[str]]:
     """Lines, a bounded number and length at a time."""
     chunk: list[str] = []
     characters = 0
@@ -125,7 +125,7 @@ def chunks(lines: Iterable[str], most: int = LINES) -> Iterator[list[str]]:
         for line in lines:
             chunk.append(line)
             characters += len(line) + 1  # counted so that endless empty lines fill a chunk
-            if len(chunk) >= most or characters >= CHARACTERS:
+            if len(chunk) >= most_lines or characters >= CHARACTERS:
                 yield chunk
                 chunk, characters = [], 0
     except DataError:  # the lines before the faulty one are still translated

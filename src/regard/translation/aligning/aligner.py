@@ -62,15 +62,16 @@ class Aligner:
         Raises:
             ConfigurationError: the model has no such layer or head, or no attention at all.
         """
-        found = word_attentions(self.model, self.tokenizers, pairs, self._layers)
-        return [self._aligned(reading) for reading in found]
+        readings = word_attentions(self.model, self.tokenizers, pairs, self._layers)
+        return [self._aligned(reading) for reading in readings]
 
     def links(self, pairs: Sequence[tuple[Words, Words]]) -> list[list[Link]]:
         """The links of sentences in pieces and their translations, by target word. Raises as `align`."""
-        found = [WordAttention(*pair) for pair in pairs]
-        read(self.model, found, self._layers)
+        readings = [WordAttention(*pair) for pair in pairs]
+        read(self.model, readings, self._layers)
         return [
-            sorted(self._aligned(each).links, key=lambda link: (link[1], link[0])) for each in found
+            sorted(self._aligned(reading).links, key=lambda link: (link[1], link[0]))
+            for reading in readings
         ]
 
     @property
@@ -80,8 +81,8 @@ class Aligner:
     def _aligned(self, reading: WordAttention) -> Aligned:
         source, target = reading.source, reading.target
         weights = weights_of(reading, self.choice)
-        found = links_of(weights, self.choice) if reading.written else set()
-        links = {(s, t) for s, t in found if s in source.owners and t in target.owners}
+        word_links = links_of(weights, self.choice) if reading.written else set()
+        links = {(s, t) for s, t in word_links if s in source.owners and t in target.owners}
         return Aligned(source.words, target.words, links, weights, source.unread + target.unread)
 
 

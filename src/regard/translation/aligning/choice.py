@@ -80,8 +80,8 @@ def usual(layers: int) -> Choice:
 
 def of_run(run: Run) -> Choice:
     """The choice that is stored with a model, or the head that its training taught, or the usual one."""
-    if (kept := find(run)) is not None:
-        return kept.choice
+    if (stored := find(run)) is not None:
+        return stored.choice
     return taught(run.configuration) or usual(run.configuration.model.decoder_layers)
 
 
@@ -115,13 +115,13 @@ class StoredChoice:
     current: bool = True
 
 
-def keep(run: Run, kept: StoredChoice) -> Path:
+def keep(run: Run, stored: StoredChoice) -> Path:
     """Write a choice into the folder of a model."""
-    choice = {name: value for name, value in asdict(kept.choice).items() if value is not None}
+    choice = {name: value for name, value in asdict(stored.choice).items() if value is not None}
     table = {
-        "gold": kept.gold,
-        "sentences": kept.sentences,
-        "aer": round(kept.aer, 2),
+        "gold": stored.gold,
+        "sentences": stored.sentences,
+        "aer": round(stored.aer, 2),
         "weights": fingerprint(run),
         "choice": choice,
     }
@@ -142,10 +142,10 @@ def find(run: Run) -> StoredChoice | None:
         # As JSON: strict validation of Python objects would refuse a table for a `Choice`.
         return TypeAdapter(StoredChoice).validate_json(json.dumps(table))
     except ValidationError as fault:
-        first = fault.errors()[0]
-        key = ".".join(map(str, first["loc"]))
+        error = fault.errors()[0]
+        key = ".".join(map(str, error["loc"]))
         raise ModelError(
-            f"{path}: {key}: {first['msg']}: choose again with regard align --choose"
+            f"{path}: {key}: {error['msg']}: choose again with regard align --choose"
         ) from None
     except (ValueError, TypeError, RecursionError, ConfigurationError) as fault:
         raise ModelError(

@@ -61,21 +61,21 @@ def choose(readings: Sequence[WordAttention], gold: Gold) -> Chosen:
     full = next((reading for reading in readings if reading.written), None)
     if count < 2 or full is None:
         raise DataError(f"{count} sentences with gold links: two or more are needed to choose")
-    parts = slice(None), slice(0, count // 2), slice(count // 2, count)
+    sets = slice(None), slice(0, count // 2), slice(count // 2, count)
     tried = [
-        [Tried(choice, _measure(links, gold, part)) for part in parts]
+        [Tried(choice, _measure(links, gold, rows)) for rows in sets]
         for choice, links in _all_links(readings, full)
     ]
-    best, first, second = (
-        min(tried, key=lambda each: each[part].scores.aer) for part in range(len(parts))
+    best, first_half, second_half = (
+        min(tried, key=lambda trials: trials[number].scores.aer) for number in range(len(sets))
     )
     diagonal = [
         diagonal_links(len(reading.source.words), len(reading.target.words)) for reading in readings
     ]
     return Chosen(
         best=best[0],
-        tried=[whole for whole, _, _ in tried],
-        crossed=(first[2], second[1]),
+        tried=[trial for trial, _, _ in tried],
+        crossed=(first_half[2], second_half[1]),
         diagonal=_measure(diagonal, gold, slice(None)),
     )
 
@@ -98,5 +98,5 @@ def _all_links(
             yield choice, [links_of(weights, choice) for weights in matrices]
 
 
-def _measure(links: Sequence[Set[Link]], gold: Gold, part: slice) -> AlignmentScores:
-    return measure_alignment(links[part], gold.sure[part], gold.possible[part])
+def _measure(links: Sequence[Set[Link]], gold: Gold, rows: slice) -> AlignmentScores:
+    return measure_alignment(links[rows], gold.sure[rows], gold.possible[rows])

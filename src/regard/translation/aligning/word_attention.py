@@ -59,23 +59,23 @@ def word_attentions(
         ConfigurationError: the model has no attention to the source, or no such layer.
         ModelError: the attention is not finite.
     """
-    most = min(_LONGEST, model.longest - 1) if model.longest else _LONGEST
-    found = [
+    longest = min(_LONGEST, model.longest - 1) if model.longest else _LONGEST
+    readings = [
         WordAttention(
-            in_pieces(tokenizers.source, source).first(most),
-            in_pieces(tokenizers.target, target).first(most),
+            in_pieces(tokenizers.source, source).first(longest),
+            in_pieces(tokenizers.target, target).first(longest),
         )
         for source, target in pairs
     ]
-    read(model, found, layers)
-    return found
+    read(model, readings, layers)
+    return readings
 
 
 def read(
-    model: TranslationModel, found: Sequence[WordAttention], layers: Sequence[int] | None = None
+    model: TranslationModel, readings: Sequence[WordAttention], layers: Sequence[int] | None = None
 ) -> None:
     """Run the model on sentences in pieces and fill in their weights. The rest is as of `word_attentions`."""
-    sizes = [(len(one.source.ids), len(one.target.ids)) for one in found]
+    sizes = [(len(reading.source.ids), len(reading.target.ids)) for reading in readings]
 
     def length(row: int) -> int:
         return max(sizes[row]) + 1
@@ -85,7 +85,7 @@ def read(
 
     full = (row for row, size in enumerate(sizes) if all(size))
     for rows in grouped(sorted(full, key=length), fits):
-        _read(model, [found[row] for row in rows], layers)
+        _read(model, [readings[row] for row in rows], layers)
 
 
 def _read(

@@ -26,9 +26,9 @@ class Words:
     ids: list[int]
     owners: list[int]
 
-    def first(self, most: int) -> Words:
+    def first(self, pieces: int) -> Words:
         """The same words with at most so many pieces."""
-        return Words(self.words, self.ids[:most], self.owners[:most])
+        return Words(self.words, self.ids[:pieces], self.owners[:pieces])
 
     @property
     def unread(self) -> int:
@@ -64,19 +64,23 @@ def in_pieces(tokenizer: Tokenizer, words: Sequence[str]) -> Words:
     "casa?", where that takes fewer pieces, and stays a word. A word with white space in it owns the pieces of all its
     parts; an empty word owns none.
     """
-    text, owner, before = "", list[int](), ""  # the owner of each character of the text
+    text, owner, previous = "", list[int](), ""  # the owner of each character of the text
     for number, word in enumerate(words):
-        for part in normalise(word).split():
-            written = f" {part}" if before and not _joins(tokenizer, before, part) else part
-            text, owner, before = text + written, owner + [number] * len(written), part
+        for text_part in normalise(word).split():
+            spaced = (
+                f" {text_part}"
+                if previous and not _joins(tokenizer, previous, text_part)
+                else text_part
+            )
+            text, owner, previous = text + spaced, owner + [number] * len(spaced), text_part
     ids = tokenizer.encode(text)
     tags = len(tokenizer.prefix) if ids else 0
     owners = [owner[min(start, len(owner) - 1)] for start in tokenizer.starts(text)]
     return Words(list(words), ids, [-1] * tags + owners)
 
 
-def _joins(tokenizer: Tokenizer, before: str, after: str) -> bool:
+def _joins(tokenizer: Tokenizer, left: str, right: str) -> bool:
     """Whether a mark joins the part before it, or an apostrophe the part after it."""
-    if after[0].isalnum() and before[-1] not in _ELIDING:
+    if right[0].isalnum() and left[-1] not in _ELIDING:
         return False
-    return len(tokenizer.encode(before + after)) < len(tokenizer.encode(f"{before} {after}"))
+    return len(tokenizer.encode(left + right)) < len(tokenizer.encode(f"{left} {right}"))

@@ -52,7 +52,7 @@ def beam(
     Raises:
         ModelError: logits that are not numbers.
     """
-    found = _Found(limits, search)
+    ranking = _Ranking(limits, search)
     with evaluating(engine.model):
         state = engine.begin(source, lengths)
         live = Live.begin(len(source), source.device)
@@ -62,16 +62,16 @@ def beam(
             following, parents, ended = advance(
                 live, logits, limits, search.beam, compiled=engine.loops
             )
-            found.collect(live, ended)
-            following = found.without_hopeless(following)
+            ranking.collect(live, ended)
+            following = ranking.without_hopeless(following)
             if tree is not None:
                 tree.step(live, logits, limits, search.beam, following, parents, ended)
             rows = live.rows()[parents[following.filled]]
-            kept = following.filled.any(1).nonzero().flatten()
-            if len(kept) < len(live.sentences):
-                following, limits = following.select(kept), limits.select(kept)
+            unfinished = following.filled.any(1).nonzero().flatten()
+            if len(unfinished) < len(live.sentences):
+                following, limits = following.select(unfinished), limits.select(unfinished)
             state, live = _select(state, rows, len(logits)), following
-    return found.best()
+    return ranking.best()
 
 
 # The next beginnings, the place in `live` that each grew from, and the hypotheses that ended.
@@ -86,12 +86,12 @@ def advance(live: Live, logits: Logits, limits: Limits, size: int, *, compiled: 
     2 x `size` are kept, so that `size` of them do not end. Equals: the better beginning first, then the smaller id.
     """
     best, words = live.best_words(logits, limits, size + 1, compiled=compiled)
-    (batch, beginnings), few = live.words.shape, best.shape[1]
+    (batch, beginnings), choices = live.words.shape, best.shape[1]
     best, words = best.reshape(batch, -1), words.reshape(batch, -1)
-    totals = best + live.totals.repeat_interleave(few, 1)
+    totals = best + live.totals.repeat_interleave(choices, 1)
     order = totals.sort(dim=-1, descending=True, stable=True).indices[:, : 2 * size]
-    parents = order.div(few, rounding_mode="floor")
-    totals, words, log_p = (each.gather(1, order) for each in (totals, words, best))
+    parents = order.div(choices, rounding_mode="floor")
+    totals, words, log_p = (values.gather(1, order) for values in (totals, words, best))
     ends = words == EOS
     among_best = ends[:, :size] & totals[:, :size].isfinite()
     sentences, places = among_best.nonzero().unbind(1)
@@ -100,22 +100,22 @@ def advance(live: Live, logits: Logits, limits: Limits, size: int, *, compiled: 
     order = ends.sort(dim=-1, stable=True).indices[:, :size]
     totals = totals.masked_fill(ends, -math.inf)
     totals, words, log_p, parents = (
-        each.gather(1, order) for each in (totals, words, log_p, parents)
+        values.gather(1, order) for values in (totals, words, log_p, parents)
     )
     rows = parents + torch.arange(batch, device=parents.device).unsqueeze(1) * beginnings
-    written = torch.cat([live.written.flatten(0, 1)[rows], words.unsqueeze(2)], 2)
+    tokens = torch.cat([live.written.flatten(0, 1)[rows], words.unsqueeze(2)], 2)
     history = torch.cat([live.history.flatten(0, 1)[rows], log_p.unsqueeze(2)], 2)
-    return Live(live.sentences, words, totals, written, history), rows, ended
+    return Live(live.sentences, words, totals, tokens, history), rows, ended
 
 
-class _Found:
+class _Ranking:
     """The best hypotheses that have ended, and the score that others must exceed."""
 
     def __init__(self, limits: Limits, search: Search) -> None:
         self.nbest, self.length_penalty = search.nbest, search.length_penalty
         self.enough = search.beam * search.patience or math.inf
         sentences, device = len(limits.longest), limits.longest.device
-        self.found: list[list[Hypothesis]] = [[] for _ in range(sentences)]
+        self.hypotheses: list[list[Hypothesis]] = [[] for _ in range(sentences)]
         self.ended = [0] * sentences
         # The nbest-th score of each sentence, +inf where enough hypotheses have ended.
         self.bar = torch.full((sentences,), -math.inf, dtype=torch.float64, device=device)
@@ -134,15 +134,15 @@ class _Found:
             strict=True,
         )
         bars = {}
-        for sentence, tokens, before, end in rows:
-            hypothesis = Hypothesis.of(tokens, [*before, end], self.length_penalty)
-            found = sorted([*self.found[sentence], hypothesis], key=lambda one: -one.score)
-            self.found[sentence] = found[: self.nbest]
+        for sentence, tokens, log_probabilities, end in rows:
+            hypothesis = Hypothesis.of(tokens, [*log_probabilities, end], self.length_penalty)
+            ranked = sorted([*self.hypotheses[sentence], hypothesis], key=lambda each: -each.score)
+            self.hypotheses[sentence] = ranked[: self.nbest]
             self.ended[sentence] += 1
             if self.ended[sentence] >= self.enough:
                 bars[sentence] = math.inf
-            elif len(found) >= self.nbest:
-                bars[sentence] = found[self.nbest - 1].score
+            elif len(ranked) >= self.nbest:
+                bars[sentence] = ranked[self.nbest - 1].score
         self.bar[list(bars)] = self.bar.new_tensor(list(bars.values()))
 
     def without_hopeless(self, live: Live) -> Live:
@@ -154,13 +154,13 @@ class _Found:
         return replace(live, totals=live.totals.masked_fill(hopeless, -math.inf))
 
     def best(self) -> list[list[Hypothesis]]:
-        if not all(self.found):
+        if not all(self.hypotheses):
             raise ModelError(IMPOSSIBLE)
-        return self.found
+        return self.hypotheses
 
 
-def _select(state: State, rows: Int[Tensor, " kept"], before: int) -> State:
+def _select(state: State, rows: Int[Tensor, " kept"], count: int) -> State:
     """The state of these rows; copies nothing where they are all of them in order."""
-    if len(rows) == before and torch.equal(rows, torch.arange(before, device=rows.device)):
+    if len(rows) == count and torch.equal(rows, torch.arange(count, device=rows.device)):
         return state
     return state.select(rows)

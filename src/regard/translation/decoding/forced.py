@@ -57,14 +57,14 @@ def score(
     real = torch.arange(read.shape[1]) < torch.tensor(counts)[:, None]
     with evaluating(model):
         hidden = model.hidden(source, lengths, read)[real.to(source.device)]
-        parts = [
-            log_probabilities(model.logits(some)).gather(1, expected.unsqueeze(1)).squeeze(1)
-            for some, expected in zip(hidden.split(_ROWS), words.split(_ROWS), strict=True)
+        blocks = [
+            log_probabilities(model.logits(rows)).gather(1, expected.unsqueeze(1)).squeeze(1)
+            for rows, expected in zip(hidden.split(_ROWS), words.split(_ROWS), strict=True)
         ]
-    each = torch.cat(parts).cpu().split(counts)
+    log_probabilities_of = torch.cat(blocks).cpu().split(counts)
     return [
         Hypothesis.of(tokens, log_p.tolist(), length_penalty)
-        for tokens, log_p in zip(translations, each, strict=True)
+        for tokens, log_p in zip(translations, log_probabilities_of, strict=True)
     ]
 
 
@@ -89,7 +89,7 @@ def cross(
     model: TranslationModel,
     source: SourceIds,
     lengths: Lengths,
-    found: Sequence[Sequence[Hypothesis]],
+    hypotheses: Sequence[Sequence[Hypothesis]],
 ) -> list[list[Float[Tensor, "written source"]]]:
     """How much each token of each hypothesis, its end last, looked at each token of its source.
 
@@ -102,42 +102,46 @@ def cross(
     Raises:
         ConfigurationError: the model looks at no source.
     """
-    flat = [one for hypotheses in found for one in hypotheses]
-    if not flat:
-        return [[] for _ in found]
-    counts = torch.tensor([len(hypotheses) for hypotheses in found])
-    rows = torch.arange(len(found)).repeat_interleave(counts).to(source.device)
+    flattened = [hypothesis for group in hypotheses for hypothesis in group]
+    if not flattened:
+        return [[] for _ in hypotheses]
+    counts = torch.tensor([len(group) for group in hypotheses])
+    rows = torch.arange(len(hypotheses)).repeat_interleave(counts).to(source.device)
     with torch.no_grad():  # a look may work out its weights only now
-        given = looks(model, source[rows], lengths[rows], [one.tokens for one in flat])
-        weights = last_cross(given)
+        attention = looks(
+            model, source[rows], lengths[rows], [hypothesis.tokens for hypothesis in flattened]
+        )
+        weights = last_cross(attention)
     if weights is None:
         raise ConfigurationError(
             "this model does not look at the source: a coverage penalty has nothing to count"
         )
-    sizes = zip(weights, flat, lengths[rows].tolist(), strict=True)
-    each = iter([matrix[: len(one.tokens) + 1, :size] for matrix, one, size in sizes])
-    return [[next(each) for _ in hypotheses] for hypotheses in found]
+    sizes = zip(weights, flattened, lengths[rows].tolist(), strict=True)
+    matrices = iter(
+        [matrix[: len(hypothesis.tokens) + 1, :size] for matrix, hypothesis, size in sizes]
+    )
+    return [[next(matrices) for _ in group] for group in hypotheses]
 
 
-def last_cross(found: Looks) -> Float[Tensor, "batch queries keys"] | None:
+def last_cross(named_looks: Looks) -> Float[Tensor, "batch queries keys"] | None:
     """The mean of the heads of the last layer that looks at the source; of several models, their mean."""
-    last: dict[str, tuple[int, str]] = {}
-    for name in found:
+    last_layers: dict[str, tuple[int, str]] = {}
+    for name in named_looks:
         match = _CROSS.fullmatch(name)
         if match:
             model = match[1] or ""
-            last[model] = max(last.get(model, (-1, "")), (int(match[2]), name))
-    if not last:
+            last_layers[model] = max(last_layers.get(model, (-1, "")), (int(match[2]), name))
+    if not last_layers:
         return None
-    each = [found[name].weights().float().mean(1) for _, name in last.values()]
-    return torch.stack(each).mean(0)
+    means = [named_looks[name].weights().float().mean(1) for _, name in last_layers.values()]
+    return torch.stack(means).mean(0)
 
 
 def rerank(
     model: TranslationModel,
     source: SourceIds,
     lengths: Lengths,
-    found: Sequence[Sequence[Hypothesis]],
+    hypotheses: Sequence[Sequence[Hypothesis]],
     weight: float,
 ) -> list[list[Hypothesis]]:
     """Hypotheses ranked anew by score + beta sum_i log(min(sum_j p_ij, 1)).
@@ -149,12 +153,12 @@ def rerank(
         ConfigurationError: the model looks at no source.
     """
     ranked = []
-    for hypotheses, matrices in zip(found, cross(model, source, lengths, found), strict=True):
-        each = [
-            replace(one, score=one.score + weight * coverage(matrix))
-            for one, matrix in zip(hypotheses, matrices, strict=True)
+    for group, matrices in zip(hypotheses, cross(model, source, lengths, hypotheses), strict=True):
+        rescored = [
+            replace(hypothesis, score=hypothesis.score + weight * coverage(matrix))
+            for hypothesis, matrix in zip(group, matrices, strict=True)
         ]
-        ranked.append(sorted(each, key=lambda one: -one.score))
+        ranked.append(sorted(rescored, key=lambda hypothesis: -hypothesis.score))
     return ranked
 
 

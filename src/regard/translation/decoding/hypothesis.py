@@ -52,7 +52,7 @@ def penalty(length: int, exponent: float) -> float:
 
 
 def completing(
-    written: Int[Tensor, "rows tokens"], size: int
+    tokens: Int[Tensor, "rows tokens"], size: int
 ) -> tuple[Int[Tensor, " found"], Int[Tensor, " found"]]:
     """The words that would complete a sequence of `size` words which their row already contains.
 
@@ -66,12 +66,12 @@ def completing(
     >>> rows.tolist(), words.tolist()
     ([0], [6])
     """
-    length = written.shape[1]
+    length = tokens.shape[1]
     if length < size:
-        return written.new_empty(0), written.new_empty(0)
-    sequences = written.unfold(1, size, 1)
-    last = written[:, None, length - size + 1 :]
-    rows, places = (sequences[..., :-1] == last).all(-1).nonzero().unbind(1)
+        return tokens.new_empty(0), tokens.new_empty(0)
+    sequences = tokens.unfold(1, size, 1)
+    end = tokens[:, None, length - size + 1 :]
+    rows, places = (sequences[..., :-1] == end).all(-1).nonzero().unbind(1)
     return rows, sequences[rows, places, -1]
 
 
@@ -85,12 +85,12 @@ def loops(translation: Sequence[int], source: Sequence[int]) -> bool:
     >>> loops([4, 5, 6, 7] * 4, [8, 9]), loops([4, 5, 6, 7] * 4, [8, 9, 10, 11] * 4)
     (True, False)
     """
-    again, share = _repeated(translation)
-    return again >= _FEWEST and share - _repeated(source)[1] > _SHARE
+    repetitions, share = _repeated(translation)
+    return repetitions >= _FEWEST and share - _repeated(source)[1] > _SHARE
 
 
 def _repeated(tokens: Sequence[int]) -> tuple[int, float]:
     """How many sequences occurred before, and their share of all."""
-    found = [tuple(tokens[i : i + _LENGTH]) for i in range(len(tokens) - _LENGTH + 1)]
-    again = len(found) - len(set(found))
-    return again, again / max(1, len(found))
+    sequences = [tuple(tokens[i : i + _LENGTH]) for i in range(len(tokens) - _LENGTH + 1)]
+    repetitions = len(sequences) - len(set(sequences))
+    return repetitions, repetitions / max(1, len(sequences))

@@ -53,19 +53,21 @@ class Limits:
         """
         if prefix is None:
             return cls(longest, search.min_length, None, search.no_repeat_ngram)
-        begun = prefix if isinstance(prefix, Prefixes) else Prefixes.of(prefix, longest.device)
-        if len(begun.tokens) != len(longest):
-            raise ConfigurationError(f"{len(begun.tokens)} prefixes for {len(longest)} sentences")
-        longest = torch.maximum(longest, begun.lengths)
-        return cls(longest, search.min_length, begun, search.no_repeat_ngram)
+        prefixes = prefix if isinstance(prefix, Prefixes) else Prefixes.of(prefix, longest.device)
+        if len(prefixes.tokens) != len(longest):
+            raise ConfigurationError(
+                f"{len(prefixes.tokens)} prefixes for {len(longest)} sentences"
+            )
+        longest = torch.maximum(longest, prefixes.lengths)
+        return cls(longest, search.min_length, prefixes, search.no_repeat_ngram)
 
     def select(self, sentences: Int[Tensor, " kept"]) -> Limits:
         prefix = None if self.prefix is None else self.prefix.select(sentences)
         return replace(self, longest=self.longest[sentences], prefix=prefix)
 
-    def restrict(self, log_p: LogP, written: Written) -> LogP:
+    def restrict(self, log_p: LogP, tokens: Written) -> LogP:
         """Set what may not follow these tokens to -inf, in place; the rest keeps its value."""
-        count = written.shape[2]
+        count = tokens.shape[2]
         log_p[..., PAD] = _NEVER
         log_p[..., BOS] = _NEVER
         if count < self.shortest:
@@ -75,21 +77,21 @@ class Limits:
             end = log_p[full, :, EOS]
             log_p[full] = _NEVER
             log_p[full, :, EOS] = end
-        return self.forbid(log_p, written)
+        return self.forbid(log_p, tokens)
 
-    def forbid(self, log_p: LogP, written: Written) -> LogP:
+    def forbid(self, log_p: LogP, tokens: Written) -> LogP:
         """The part of `restrict` that depends on which tokens were written, not on their number alone."""
         if self.no_repeat_ngram:
-            rows, words = completing(written.flatten(0, 1), self.no_repeat_ngram)
+            rows, words = completing(tokens.flatten(0, 1), self.no_repeat_ngram)
             if self.prefix is not None:
-                free = self.prefix.lengths[rows // written.shape[1]] <= written.shape[2]
+                free = self.prefix.lengths[rows // tokens.shape[1]] <= tokens.shape[2]
                 rows, words = rows[free], words[free]
             log_p.view(-1, log_p.shape[-1])[rows, words] = _NEVER
-        return log_p if self.prefix is None else self.prefix.restrict(log_p, written.shape[2])
+        return log_p if self.prefix is None else self.prefix.restrict(log_p, tokens.shape[2])
 
 
 def best_words(
-    logits: Logits, limits: Limits, written: Written, count: int, *, compiled: bool
+    logits: Logits, limits: Limits, tokens: Written, count: int, *, compiled: bool
 ) -> tuple[Float[Tensor, "rows few"], Int[Tensor, "rows few"]]:
     """The log-probabilities of the `count` best words that may follow, and the words; of equals the first.
 
@@ -103,13 +105,13 @@ def best_words(
     """
     count = min(count, logits.shape[1])
     if compiled and logits.is_cpu and logits.dtype == torch.float32:
-        return _best_words_compiled(logits.contiguous(), limits, written, count)
+        return _best_words_compiled(logits.contiguous(), limits, tokens, count)
     allowed = log_probabilities(logits).view(len(limits.longest), -1, logits.shape[1])
-    return top(limits.restrict(allowed, written).flatten(0, 1), count)
+    return top(limits.restrict(allowed, tokens).flatten(0, 1), count)
 
 
 def _best_words_compiled(
-    logits: Tensor, limits: Limits, written: Tensor, count: int
+    logits: Tensor, limits: Limits, tokens: Tensor, count: int
 ) -> tuple[Tensor, Tensor]:
     from regard.translation.decoding import search_loops
 
@@ -117,12 +119,14 @@ def _best_words_compiled(
     allowed = logits
     if limits.prefix is not None or limits.no_repeat_ngram:
         allowed = logits.clone()
-        limits.forbid(allowed.view(len(limits.longest), -1, vocabulary), written)
+        limits.forbid(allowed.view(len(limits.longest), -1, vocabulary), tokens)
     values, words = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.int64)
     arrays = (logits, allowed, values, words)
-    end = search_loops.NO_END if written.shape[2] < limits.shortest else search_loops.ANY
-    each = np.where(limits.longest.numpy() <= written.shape[2], search_loops.ONLY_END, end)
-    rules = np.repeat(each, rows // len(each))
-    if not search_loops.best_few(rules, *(each.numpy() for each in arrays)):
+    end = search_loops.NO_END if tokens.shape[2] < limits.shortest else search_loops.ANY
+    rule_of_sentence = np.where(
+        limits.longest.numpy() <= tokens.shape[2], search_loops.ONLY_END, end
+    )
+    rules = np.repeat(rule_of_sentence, rows // len(rule_of_sentence))
+    if not search_loops.best_few(rules, *(array.numpy() for array in arrays)):
         raise ModelError(DAMAGED)
     return values, words

@@ -54,8 +54,8 @@ class Live:
         """For each place, of all sentences one after the other, its row among those that are not empty."""
         return self.filled.flatten().cumsum(0) - 1
 
-    def select(self, kept: Int[Tensor, " kept"]) -> Live:
-        return Live(*(getattr(self, field.name)[kept] for field in fields(self)))
+    def select(self, rows: Int[Tensor, " kept"]) -> Live:
+        return Live(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     def best_words(
         self, logits: Logits, limits: Limits, count: int, *, compiled: bool
@@ -68,9 +68,9 @@ class Live:
         if len(logits) == len(filled):
             return best_words(logits, limits, self.written, count, compiled=compiled)
         places = filled.nonzero().flatten()
-        written = self.written.flatten(0, 1)[places].unsqueeze(1)
-        own = limits.select(places // beginnings)
-        log_p, words = best_words(logits, own, written, count, compiled=compiled)
+        tokens = self.written.flatten(0, 1)[places].unsqueeze(1)
+        own_limits = limits.select(places // beginnings)
+        log_p, words = best_words(logits, own_limits, tokens, count, compiled=compiled)
         shape = len(filled), log_p.shape[1]
         every, ends = log_p.new_full(shape, -math.inf), words.new_full(shape, EOS)
         return every.index_copy_(0, places, log_p), ends.index_copy_(0, places, words)

@@ -70,18 +70,19 @@ class Prefixes:
         Pieces never reach over a space, so the pieces of the words are those that they have at the
         beginning of any longer text. An empty text forces nothing.
         """
-        given = cls.of([tokenizer.encode(text) for text in texts], device)
-        if not given.tokens.numel():
+        prefixes = cls.of([tokenizer.encode(text) for text in texts], device)
+        if not prefixes.tokens.numel():
             return None
         # A letter that followed at once would belong to the last word.
-        last = [normalise(text)[-1:] for text in texts]
+        last_characters = [normalise(text)[-1:] for text in texts]
         complete = [
-            _of_a_word(one) and not unicodedata.name(one, "").startswith(_UNSPACED) for one in last
+            _of_a_word(character) and not unicodedata.name(character, "").startswith(_UNSPACED)
+            for character in last_characters
         ]
         pieces = tokenizer.pieces(range(len(tokenizer)))
         inside = torch.tensor([goes_on(piece) for piece in pieces], device=device)
         inside[[PAD, BOS, EOS]] = False
-        return cls(given.tokens, torch.tensor(complete, device=device), inside)
+        return cls(prefixes.tokens, torch.tensor(complete, device=device), inside)
 
     @property
     def lengths(self) -> Int[Tensor, " batch"]:
@@ -90,26 +91,26 @@ class Prefixes:
     def select(self, sentences: Int[Tensor, " kept"]) -> Prefixes:
         return Prefixes(self.tokens[sentences], self.complete[sentences], self.inside)
 
-    def restrict(self, log_p: LogP, written: int) -> LogP:
-        """Set what may not follow `written` tokens to -inf, in place; the rest keeps its value.
+    def restrict(self, log_p: LogP, count: int) -> LogP:
+        """Set what may not follow `count` tokens to -inf, in place; the rest keeps its value.
 
         Raises:
             ConfigurationError: a token that the model does not know.
         """
-        if written < self.tokens.shape[1]:
-            most, vocabulary = int(self.tokens.max()), log_p.shape[-1]
-            if most >= vocabulary:
+        if count < self.tokens.shape[1]:
+            largest, vocabulary = int(self.tokens.max()), log_p.shape[-1]
+            if largest >= vocabulary:
                 raise ConfigurationError(
-                    f"a prefix has id {most}: this model knows 0 to {vocabulary - 1}"
+                    f"a prefix has id {largest}: this model knows 0 to {vocabulary - 1}"
                 )
-            given = self.tokens[:, written]
-            bound = (given != PAD).nonzero().flatten()
-            kept = log_p[bound, :, given[bound]]
+            required = self.tokens[:, count]
+            bound = (required != PAD).nonzero().flatten()
+            log_p_required = log_p[bound, :, required[bound]]
             log_p[bound] = _NEVER
-            log_p[bound, :, given[bound]] = kept
+            log_p[bound, :, required[bound]] = log_p_required
         if self.inside is not None:
-            here = self.complete & (self.lengths == written)
-            log_p.masked_fill_(here[:, None, None] & self.inside, _NEVER)
+            ends = self.complete & (self.lengths == count)
+            log_p.masked_fill_(ends[:, None, None] & self.inside, _NEVER)
         return log_p
 
 

@@ -56,16 +56,16 @@ def translate_batch(
         raise ConfigurationError("a tree records the search of one sentence")
     limits = Limits.of(bounds(model, search, lengths), search, prefix)
     if search.sampling:
-        found = sample(engine, source, lengths, limits, search, generator)
+        hypotheses = sample(engine, source, lengths, limits, search, generator)
     elif search.beam == 1:
-        found = greedy(engine, source, lengths, limits, search)
+        hypotheses = greedy(engine, source, lengths, limits, search)
     else:
         # The coverage penalty chooses among all hypotheses of the beam.
-        whole = search.changed(nbest=search.beam) if search.coverage_penalty else search
-        found = beam(engine, source, lengths, limits, whole, tree)
+        whole_beam = search.changed(nbest=search.beam) if search.coverage_penalty else search
+        hypotheses = beam(engine, source, lengths, limits, whole_beam, tree)
     if search.coverage_penalty:
-        found = rerank(model, source, lengths, found, search.coverage_penalty)
-    return [hypotheses[: search.nbest] for hypotheses in found]
+        hypotheses = rerank(model, source, lengths, hypotheses, search.coverage_penalty)
+    return [group[: search.nbest] for group in hypotheses]
 
 
 def bounds(model: TranslationModel, search: Search, lengths: Lengths) -> Int[Tensor, " batch"]:

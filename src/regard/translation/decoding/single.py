@@ -31,12 +31,12 @@ def greedy(
     The same as `beam` with size 1 and patience 1; the length penalty changes the score only.
     """
 
-    def best(logits: Tensor, limits: Limits, written: Tensor) -> tuple[Tensor, Tensor]:
-        log_p, words = best_words(logits, limits, written, 1, compiled=engine.loops)
+    def best(logits: Tensor, limits: Limits, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        log_p, words = best_words(logits, limits, tokens, 1, compiled=engine.loops)
         return words, log_p
 
-    found = _unroll(engine, source, lengths, limits, best, search.length_penalty)
-    return [[one] for one in found]
+    hypotheses = _unroll(engine, source, lengths, limits, best, search.length_penalty)
+    return [[hypothesis] for hypothesis in hypotheses]
 
 
 def sample(
@@ -57,22 +57,22 @@ def sample(
         For each sentence its draws, the best score first; they may be alike.
     """
 
-    def drawn(logits: Tensor, limits: Limits, written: Tensor) -> tuple[Tensor, Tensor]:
-        log_p = limits.restrict(log_probabilities(logits).unsqueeze(1), written).squeeze(1)
-        kept = keep_probable(log_p / search.temperature, search.top_k, search.top_p)
-        if bool((kept.amax(-1) == -math.inf).any()):
+    def draw_words(logits: Tensor, limits: Limits, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        log_p = limits.restrict(log_probabilities(logits).unsqueeze(1), tokens).squeeze(1)
+        probable = keep_probable(log_p / search.temperature, search.top_k, search.top_p)
+        if bool((probable.amax(-1) == -math.inf).any()):
             raise ModelError(IMPOSSIBLE)
-        words = torch.multinomial(kept.softmax(-1), 1, generator=generator)
+        words = torch.multinomial(probable.softmax(-1), 1, generator=generator)
         return words, log_p.gather(1, words)
 
     draws = search.nbest
-    each = torch.arange(len(source), device=source.device).repeat_interleave(draws)
-    found = _unroll(
-        engine, source[each], lengths[each], limits.select(each), drawn, search.length_penalty
+    rows = torch.arange(len(source), device=source.device).repeat_interleave(draws)
+    hypotheses = _unroll(
+        engine, source[rows], lengths[rows], limits.select(rows), draw_words, search.length_penalty
     )
     return [
-        sorted(found[i : i + draws], key=lambda one: -one.score)
-        for i in range(0, len(found), draws)
+        sorted(hypotheses[i : i + draws], key=lambda hypothesis: -hypothesis.score)
+        for i in range(0, len(hypotheses), draws)
     ]
 
 
@@ -98,27 +98,29 @@ def _unroll(
     length_penalty: float,
 ) -> list[Hypothesis]:
     """Write each sentence with `choose` until its end. Ended sentences leave the batch."""
-    found: dict[int, Hypothesis] = {}
+    hypotheses: dict[int, Hypothesis] = {}
     with evaluating(engine.model):
         state = engine.begin(source, lengths)
         sentences = torch.arange(len(source), device=source.device)
         words = torch.full_like(sentences, BOS)
-        written = words.new_empty(len(source), 0)
-        history = torch.empty(written.shape, device=source.device)
+        tokens = words.new_empty(len(source), 0)
+        history = torch.empty(tokens.shape, device=source.device)
         while len(sentences):
             logits, state = engine.step(words, state)
-            chosen, log_p = choose(logits, limits, written.unsqueeze(1))
+            choices, log_p = choose(logits, limits, tokens.unsqueeze(1))
             if bool((log_p == -math.inf).any()):
                 raise ModelError(IMPOSSIBLE)
-            words, history = chosen[:, 0], torch.cat([history, log_p], 1)
+            words, history = choices[:, 0], torch.cat([history, log_p], 1)
             ended = words == EOS
             if bool(ended.any()):
-                rows = (each[ended].tolist() for each in (sentences, written, history))
-                for sentence, tokens, each_log_p in zip(*rows, strict=True):
-                    found[sentence] = Hypothesis.of(tokens, each_log_p, length_penalty)
-                kept = (~ended).nonzero().flatten()
-                state, limits = state.select(kept), limits.select(kept)
-                sentences, words = sentences[kept], words[kept]
-                written, history = written[kept], history[kept]
-            written = torch.cat([written, words.unsqueeze(1)], 1)
-    return [found[sentence] for sentence in range(len(source))]
+                rows = (values[ended].tolist() for values in (sentences, tokens, history))
+                for sentence, sentence_tokens, each_log_p in zip(*rows, strict=True):
+                    hypotheses[sentence] = Hypothesis.of(
+                        sentence_tokens, each_log_p, length_penalty
+                    )
+                unfinished = (~ended).nonzero().flatten()
+                state, limits = state.select(unfinished), limits.select(unfinished)
+                sentences, words = sentences[unfinished], words[unfinished]
+                tokens, history = tokens[unfinished], history[unfinished]
+            tokens = torch.cat([tokens, words.unsqueeze(1)], 1)
+    return [hypotheses[sentence] for sentence in range(len(source))]

@@ -50,22 +50,26 @@ class Tree:
         ended: Ended,
     ) -> None:
         """Note a step: the beginnings before it, the logits, and the result of `beam.advance`."""
-        before = live.totals[0].tolist()
+        totals_before = live.totals[0].tolist()
         grown = list(zip(rows[0].tolist(), following.words[0].tolist(), strict=True))
         totals = zip(grown, following.totals[0].tolist(), strict=True)
         # Log-probabilities by live beginning and word.
-        kept = {at: total for at, total in totals if total > float("-inf")}
+        surviving = {at: total for at, total in totals if total > float("-inf")}
         for beginning, log_p in zip(ended.beginnings.tolist(), ended.log_p.tolist(), strict=True):
-            kept[beginning, EOS] = before[beginning] + log_p
-        found = dict(kept)
+            surviving[beginning, EOS] = totals_before[beginning] + log_p
+        candidates = dict(surviving)
         best, words = live.best_words(logits, limits, size + 1, compiled=False)
-        for beginning, (row, own) in enumerate(zip(best.tolist(), words.tolist(), strict=True)):
-            for log_p, word in zip(row, own, strict=True):
-                if (total := before[beginning] + log_p) > float("-inf"):
-                    found.setdefault((beginning, word), total)
-        chosen = sorted(found, key=lambda at: (at not in kept, -found[at]))[: 2 * size]
+        for beginning, (row, row_words) in enumerate(
+            zip(best.tolist(), words.tolist(), strict=True)
+        ):
+            for log_p, word in zip(row, row_words, strict=True):
+                if (total := totals_before[beginning] + log_p) > float("-inf"):
+                    candidates.setdefault((beginning, word), total)
+        best_grown = sorted(candidates, key=lambda at: (at not in surviving, -candidates[at]))[
+            : 2 * size
+        ]
         numbers = {}
-        for at in sorted(chosen, key=lambda at: -found[at]):
+        for at in sorted(best_grown, key=lambda at: -candidates[at]):
             numbers[at] = len(self.nodes)
-            self.nodes.append(Node(self._live[at[0]], at[1], found[at], at in kept))
+            self.nodes.append(Node(self._live[at[0]], at[1], candidates[at], at in surviving))
         self._live = [numbers.get(at, -1) for at in grown]

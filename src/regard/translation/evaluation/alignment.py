@@ -38,7 +38,7 @@ class AlignmentScores:
 
 
 def measure_alignment(
-    found: Sequence[Set[Link]],
+    links: Sequence[Set[Link]],
     sure: Sequence[Set[Link]],
     possible: Sequence[Set[Link]] | None = None,
 ) -> AlignmentScores:
@@ -53,24 +53,24 @@ def measure_alignment(
     25.0
     """
     possible = sure if possible is None else possible
-    if not len(found) == len(sure) == len(possible):
+    if not len(links) == len(sure) == len(possible):
         raise DataError(
-            f"{len(found)} sentences with links, {len(sure)} with sure and {len(possible)} with "
+            f"{len(links)} sentences with links, {len(sure)} with sure and {len(possible)} with "
             "possible gold links"
         )
-    right_sure = right_possible = links = wanted = 0
-    for ours, certain, perhaps in zip(found, sure, possible, strict=True):
-        links, wanted = links + len(ours), wanted + len(certain)
+    right_sure = right_possible = count = count_sure = 0
+    for ours, certain, perhaps in zip(links, sure, possible, strict=True):
+        count, count_sure = count + len(ours), count_sure + len(certain)
         right_sure += len(ours & certain)
         right_possible += len(ours & (certain | perhaps))
-    precision, recall = _share(right_possible, links), _share(right_sure, wanted)
+    precision, recall = _share(right_possible, count), _share(right_sure, count_sure)
     together = precision + recall
     return AlignmentScores(
-        aer=100 * (1 - _share(right_sure + right_possible, links + wanted)),
+        aer=100 * (1 - _share(right_sure + right_possible, count + count_sure)),
         precision=100 * precision,
         recall=100 * recall,
         f1=100 * 2 * precision * recall / together if together else 0.0,
-        links=links,
+        links=count,
     )
 
 
@@ -184,5 +184,5 @@ def grow_diagonal(forward: Set[Link], backward: Set[Link]) -> set[Link]:
     return links
 
 
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 1.0
+def _share(hits: int, total: int) -> float:
+    return hits / total if total else 1.0

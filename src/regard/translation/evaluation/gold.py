@@ -66,9 +66,9 @@ def read_gold(path: Path, limit: int | None = None) -> Gold:
     if not lines:
         raise DataError(f"{path}: the file has no gold alignments")
     if lines[0].lstrip().startswith("{"):
-        found = [_object(path, n, line) for n, line in enumerate(lines, start=1) if line.strip()]
-        words = [(each.src, each.tgt) for each in found]
-        return Gold([each.sure for each in found], [each.possible for each in found], words)
+        objects = [_object(path, n, line) for n, line in enumerate(lines, start=1) if line.strip()]
+        words = [(each.src, each.tgt) for each in objects]
+        return Gold([each.sure for each in objects], [each.possible for each in objects], words)
     links = [_parsed(path, number, line) for number, line in enumerate(lines, start=1)]
     return Gold([sure for sure, _ in links], [possible for _, possible in links])
 
@@ -95,19 +95,19 @@ def _parsed(path: Path, number: int, line: str) -> tuple[set[Link], set[Link]]:
 def _object(path: Path, number: int, line: str) -> _Line:
     where = f"{path}:{number}: not a gold alignment"
     try:
-        found = _Line.model_validate_json(line)
+        gold_line = _Line.model_validate_json(line)
     except ValidationError as fault:
-        first = fault.errors()[0]
-        key = ".".join(map(str, first["loc"])) or "the line"
+        error = fault.errors()[0]
+        key = ".".join(map(str, error["loc"])) or "the line"
         raise DataError(
-            f"{where}: {key}: {first['msg'][:200]}: expected lists of words "
+            f"{where}: {key}: {error['msg'][:200]}: expected lists of words "
             '"src" and "tgt", and lists of pairs [source, target] "sure" and "possible"'
         ) from None
-    source, target = len(found.src), len(found.tgt)
-    for link in [*found.sure, *found.possible]:
+    source, target = len(gold_line.src), len(gold_line.tgt)
+    for link in [*gold_line.sure, *gold_line.possible]:
         if not (0 <= link[0] < source and 0 <= link[1] < target):
             raise DataError(
                 f"{where}: link {list(link)} is outside of the sentence, which has {source} source"
                 f" and {target} target words, counted from 0"
             )
-    return found
+    return gold_line

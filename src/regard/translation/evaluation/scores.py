@@ -76,18 +76,18 @@ def measure(
         raise DataError("nothing to compare: no translations")
     if unknown := [name for name in measures if name not in MEASURES]:
         raise ConfigurationError(f"no measure {unknown[0]!r}: use {', '.join(MEASURES)}")
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     signatures: dict[str, str] = {}
     for name, metric in metrics(measures, tokenizer).items():
-        found[name] = float(metric.corpus_score(list(translations), references).score)
+        values[name] = float(metric.corpus_score(list(translations), references).score)
         signatures[name] = str(metric.get_signature())
     if "exact" in measures:
         same = sum(
-            ours in (list(filter(None, given)) or given)
-            for ours, *given in zip(translations, *references, strict=True)
+            ours in (list(filter(None, texts)) or texts)
+            for ours, *texts in zip(translations, *references, strict=True)
         )
-        found["exact"] = 100.0 * same / len(translations)
-    return Scores(sentences=len(translations), signatures=signatures, **found)
+        values["exact"] = 100.0 * same / len(translations)
+    return Scores(sentences=len(translations), signatures=signatures, **values)
 
 
 def metrics(measures: Sequence[str], tokenizer: str = USUAL) -> dict[str, Any]:

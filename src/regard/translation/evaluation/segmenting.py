@@ -71,20 +71,20 @@ def of_script(texts: Iterable[str]) -> str | None:
         counts[_SCRIPTS.get(re.split("[ -]", unicodedata.name(letter, ""))[0])] += count
     if counts["ja-mecab"] > _KANA * (counts["zh"] + counts["ja-mecab"]):
         counts["ja-mecab"] += counts.pop("zh", 0)
-    most = max(counts, key=counts.__getitem__, default=None)
-    return most if 2 * counts[most] > counts.total() else None
+    likeliest = max(counts, key=counts.__getitem__, default=None)
+    return likeliest if 2 * counts[likeliest] > counts.total() else None
 
 
 def note(tokenizer: str, references: Iterable[str]) -> str | None:
     """A sentence where the script of the references asks for another tokenizer than the one in use."""
-    wanted = of_script(references)
-    if wanted is None or tokenizer in (wanted, *_GENERAL):
+    better = of_script(references)
+    if better is None or tokenizer in (better, *_GENERAL):
         return None
     text = (
-        f"the references are {_WRITTEN[wanted]}: BLEU with the tokenizer {tokenizer} misjudges them"
+        f"the references are {_WRITTEN[better]}: BLEU with the tokenizer {tokenizer} misjudges them"
     )
-    missing = objection(wanted)
-    return f"{text}: add --tokenize {wanted}" + (f" ({missing})" if missing else "")
+    missing = objection(better)
+    return f"{text}: add --tokenize {better}" + (f" ({missing})" if missing else "")
 
 
 def objection(tokenizer: str) -> str | None:
@@ -112,7 +112,7 @@ def check(tokenizer: str) -> None:
     from sacrebleu.metrics.bleu import BLEU
 
     if tokenizer not in BLEU.TOKENIZERS:
-        known = ", ".join(sorted(BLEU.TOKENIZERS - {"spm"}))
-        raise ConfigurationError(f"no tokenizer {tokenizer!r}: use {known}")
+        names = ", ".join(sorted(BLEU.TOKENIZERS - {"spm"}))
+        raise ConfigurationError(f"no tokenizer {tokenizer!r}: use {names}")
     if (why := objection(tokenizer)) is not None:
         raise ConfigurationError(why)

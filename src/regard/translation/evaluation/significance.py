@@ -72,11 +72,11 @@ def compare(
         ConfigurationError: a measure that is not paired, a tokenizer that cannot be used, or numbers out of range.
     """
     check(resamples, seed, len(translations))
-    for some in references:
-        if not len(translations) == len(baseline) == len(some):
+    for reference_set in references:
+        if not len(translations) == len(baseline) == len(reference_set):
             raise DataError(
                 f"{len(translations)} translations, {len(baseline)} of the baseline and "
-                f"{len(some)} references"
+                f"{len(reference_set)} references"
             )
     if not (translations and references):
         raise DataError("nothing to compare: no translations")
@@ -84,7 +84,7 @@ def compare(
         raise ConfigurationError(f"no paired measure {unknown[0]!r}: use {', '.join(PAIRED)}")
     from sacrebleu.significance import PairedTest
 
-    found: dict[str, Difference] = {}
+    differences: dict[str, Difference] = {}
     signatures: dict[str, str] = {}
     systems: list[tuple[str, Sequence[str]]] = [
         ("baseline", list(baseline)),
@@ -97,7 +97,7 @@ def compare(
         ((title, signature),) = by_name.items()
         results: Any = columns[title]
         theirs, ours = results
-        found[name] = Difference(
+        differences[name] = Difference(
             baseline=theirs.score,
             score=ours.score,
             baseline_mean=float(theirs.mean),
@@ -108,7 +108,7 @@ def compare(
             p_value=1.0 if ours.score == theirs.score else ours.p_value,
         )
         signatures[name] = str(signature)
-    return Significance(resamples, seed, found, signatures)
+    return Significance(resamples, seed, differences, signatures)
 
 
 def check(resamples: int, seed: int, sentences: int = 1) -> None:
@@ -118,9 +118,9 @@ def check(resamples: int, seed: int, sentences: int = 1) -> None:
     if not 1 <= seed < 2**32:
         raise ConfigurationError(f"seed {seed}: use 1 to {2**32 - 1}")
     if resamples * sentences * _STATISTICS > _MOST_NUMBERS:
-        most = _MOST_NUMBERS // (sentences * _STATISTICS)
+        largest = _MOST_NUMBERS // (sentences * _STATISTICS)
         raise ConfigurationError(
-            f"{resamples} resamples of {sentences} sentences take too much memory: use at most {most}"
+            f"{resamples} resamples of {sentences} sentences take too much memory: use at most {largest}"
         )
 
 
@@ -128,12 +128,12 @@ def check(resamples: int, seed: int, sentences: int = 1) -> None:
 def _seeded(seed: int) -> Iterator[None]:
     """sacreBLEU reads its seed from an environment variable."""
     name = "SACREBLEU_SEED"
-    before = os.environ.get(name)
+    old_seed = os.environ.get(name)
     os.environ[name] = str(seed)
     try:
         yield
     finally:
-        if before is None:
+        if old_seed is None:
             del os.environ[name]
         else:
-            os.environ[name] = before
+            os.environ[name] = old_seed

@@ -78,10 +78,12 @@ class Ensemble(TranslationModel):
         """
         logits = []
         for number, model in enumerate(self):
-            own = None if watched is None else Watched()
-            logits.append(model.logits(model.hidden(source, lengths, target, own)))
-            if watched is not None and own is not None:
-                watched.looks |= {f"{number}.{name}": look for name, look in own.looks.items()}
+            model_watched = None if watched is None else Watched()
+            logits.append(model.logits(model.hidden(source, lengths, target, model_watched)))
+            if watched is not None and model_watched is not None:
+                watched.looks |= {
+                    f"{number}.{name}": look for name, look in model_watched.looks.items()
+                }
         return mean_log(logits)
 
     def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
@@ -90,8 +92,8 @@ class Ensemble(TranslationModel):
 
 def step_all(models: Sequence[Any], words: Words, state: State) -> tuple[Logits, EnsembleState]:
     """A step of each model, or of the engine that runs it, and the log of the mean of their probabilities."""
-    before = own(EnsembleState, state).each
-    steps = [model.step(words, each) for model, each in zip(models, before, strict=True)]
+    states = own(EnsembleState, state).each
+    steps = [model.step(words, each) for model, each in zip(models, states, strict=True)]
     return mean_log([logits for logits, _ in steps]), EnsembleState([after for _, after in steps])
 
 

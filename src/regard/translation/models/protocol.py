@@ -92,8 +92,8 @@ class TranslationModel(nn.Module, ABC):
 
     def step(self, words: Words, state: State) -> tuple[Logits, State]:
         """`logits` of `advance`, which equal those of teacher forcing."""
-        hidden, after = self.advance(words, state)
-        return self.logits(hidden), after
+        hidden, next_state = self.advance(words, state)
+        return self.logits(hidden), next_state
 
     def looks(self, source: SourceIds, lengths: Lengths, target: TargetIds) -> Looks:
         """Every look of a forced translation."""
@@ -102,11 +102,11 @@ class TranslationModel(nn.Module, ABC):
         return watched.looks
 
 
-def own(kind: type[T], given: object) -> T:
+def own(kind: type[T], state: object) -> T:
     """The given state, which must be of this kind: models take back only states they made themselves."""
-    if not isinstance(given, kind):
-        raise TypeError(f"expected the model's own {kind.__name__}, got a {type(given).__name__}")
-    return given
+    if not isinstance(state, kind):
+        raise TypeError(f"expected the model's own {kind.__name__}, got a {type(state).__name__}")
+    return state
 
 
 def log_probabilities(

@@ -110,7 +110,7 @@ def lost_terms(words: KnownWords, source: str, translation: Translation) -> list
 def _numbers(words: KnownWords, source: str) -> Iterator[Term]:
     for number in words.marks.numbers(source):
         counts = source[number.end() : number.end() + 2].strip().isalpha()
-        target = words.marks.written(number[0], counts=counts)
+        target = words.marks.as_target(number[0], counts=counts)
         yield Term(number.start(), number[0], target, True, True)
 
 

@@ -54,8 +54,8 @@ def checkpoints(folder: Path) -> list[tuple[int, Path]]:
         (CHECKPOINT_NAME.fullmatch(path.name), path) for path in (folder / CHECKPOINTS).glob("*")
     ]
     # A checkpoint saved before its validation comes before the one saved after it.
-    found = [(int(name[1]), name[2] is None, path) for name, path in named if name]
-    return [(step, path) for step, _, path in sorted(found)]
+    ranked = [(int(name[1]), name[2] is None, path) for name, path in named if name]
+    return [(step, path) for step, _, path in sorted(ranked)]
 
 
 def tokenizer_files(joint: bool) -> tuple[str, ...]:
@@ -96,12 +96,14 @@ class Tokenizers:
     @classmethod
     def open(cls, folder: Path, joint: bool, sums: Mapping[str, str]) -> Tokenizers:
         """The tokenizers of a folder, checked against its checksums where there are any."""
-        opened = [Tokenizer.open(folder / name, sums.get(name)) for name in tokenizer_files(joint)]
-        path, found = folder / UNSEEN, frozenset[str]()
+        tokenizers = [
+            Tokenizer.open(folder / name, sums.get(name)) for name in tokenizer_files(joint)
+        ]
+        path, unseen = folder / UNSEEN, frozenset[str]()
         if UNSEEN in sums or path.exists():  # runs of earlier versions have none
             content = checksums.content(path, sums.get(UNSEEN), _LARGEST_FILE)
-            found = checksums.parsed(_PIECES, content, path, "a list of pieces")
-        return cls(opened[0], opened[-1], found)
+            unseen = checksums.parsed(_PIECES, content, path, "a list of pieces")
+        return cls(tokenizers[0], tokenizers[-1], unseen)
 
     @property
     def joint(self) -> bool:

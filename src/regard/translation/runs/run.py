@@ -74,8 +74,8 @@ class Run:
         file = folder / CONFIGURATION
         if not os.path.isfile(file):  # False, not an error, in folders that may not be searched
             if os.path.isfile(folder / FOREIGN):
-                found: Run = importlib.import_module(_OPENING).open_folder(folder)
-                return found
+                run: Run = importlib.import_module(_OPENING).open_folder(folder)
+                return run
             raise ModelError(f"{folder}: no run folder or model: it has no {CONFIGURATION}")
         expected = folder_sums(folder).get(CONFIGURATION)
         try:
@@ -169,14 +169,14 @@ class Run:
         trained = _trained_with(checkpoint)
         if trained is None:
             return
-        changed = [
-            f"{key}: {before!r} there, {now!r} in {CONFIGURATION}"
-            for key, before, now in toml.differences(trained, self.configuration, free=False)
+        differences = [
+            f"{key}: {old!r} there, {new!r} in {CONFIGURATION}"
+            for key, old, new in toml.differences(trained, self.configuration, free=False)
             if not key.startswith("search.")
         ]
-        if changed:
+        if differences:
             raise CheckpointError(
-                f"{checkpoint}: is of a training with another configuration ({'; '.join(changed)}): to go on with "
+                f"{checkpoint}: is of a training with another configuration ({'; '.join(differences)}): to go on with "
                 f"it, put the values from there into {self.folder / CONFIGURATION}; if it is of another run, move it "
                 "there"
             )
@@ -189,15 +189,15 @@ class Run:
         trained = _trained_with(checkpoint)
         if trained is None:
             return
-        before, now = _read_by(trained), _read_by(self.configuration)
-        changed = [
-            f"{name}: {before.get(name)!r} there, {now.get(name)!r} in {CONFIGURATION}"
-            for name in sorted(before.keys() | now.keys())
-            if before.get(name) != now.get(name)
+        old, new = _read_by(trained), _read_by(self.configuration)
+        differences = [
+            f"{name}: {old.get(name)!r} there, {new.get(name)!r} in {CONFIGURATION}"
+            for name in sorted(old.keys() | new.keys())
+            if old.get(name) != new.get(name)
         ]
-        if changed:
+        if differences:
             raise CheckpointError(
-                f"{checkpoint}: is of another model ({'; '.join(changed)}): to read it, put the values from there "
+                f"{checkpoint}: is of another model ({'; '.join(differences)}): to read it, put the values from there "
                 f"into {self.folder / CONFIGURATION}; if it is of another run, move it there"
             )
 
@@ -208,14 +208,16 @@ class Run:
             ConfigurationError: it does not translate into that language, or into several of which none is named.
         """
         data = self.configuration.data
-        known = data.target_languages
-        if to is None and len(known) > 1:
+        languages = data.target_languages
+        if to is None and len(languages) > 1:
             raise ConfigurationError(
-                f"{self.folder}: translates into {', '.join(known)}: say which with --to"
+                f"{self.folder}: translates into {', '.join(languages)}: say which with --to"
             )
-        if to is not None and to not in known:
-            raise ConfigurationError(f"--to {to}: {self.folder} translates into {', '.join(known)}")
-        tags = data.tags_to(to or known[0])
+        if to is not None and to not in languages:
+            raise ConfigurationError(
+                f"--to {to}: {self.folder} translates into {', '.join(languages)}"
+            )
+        tags = data.tags_to(to or languages[0])
         return replace(tokenizers, source=tokenizers.source.tagged(tags)) if tags else tokenizers
 
     def checkpoints(self) -> list[tuple[int, Path]]:
@@ -224,8 +226,8 @@ class Run:
 
     def newest_checkpoint(self) -> Path | None:
         """The checkpoint of the highest step."""
-        found = self.checkpoints()
-        return found[-1][1] if found else None
+        checkpoints = self.checkpoints()
+        return checkpoints[-1][1] if checkpoints else None
 
     def publish(self, tensors: dict[str, torch.Tensor], card: str) -> None:
         """Put weights and card in the run folder for use."""
@@ -240,11 +242,11 @@ class Run:
 
         Returns: the keys that changed, each with both values.
         """
-        before = Run.open(self.folder).configuration
-        if before != self.configuration:
+        old = Run.open(self.folder).configuration
+        if old != self.configuration:
             with _written():
                 self.keep(CONFIGURATION, toml.dump(self.configuration).encode())
-        return toml.differences(before, self.configuration, free=True)
+        return toml.differences(old, self.configuration, free=True)
 
     def keep(self, name: str, content: bytes) -> Path:
         """Write a file of the model, and its checksum where the folder has checksums.
@@ -260,17 +262,17 @@ class Run:
                 files.write(self.folder / name, content)
         return self.folder / name
 
-    def _keep(self, name: str, content: bytes, others: dict[str, str]) -> None:
-        sums = {**folder_sums(self.folder), **others}
+    def _keep(self, name: str, content: bytes, other_sums: dict[str, str]) -> None:
+        sums = {**folder_sums(self.folder), **other_sums}
         # Without a checksum while it is written: a kill leaves no new file with the checksum of the old one.
         sums.pop(name, None)
         checksums.write(self.folder / SUMS, sums)
         files.write(self.folder / name, content)
         checksums.write(self.folder / SUMS, {**sums, name: checksums.sha256(content)})
 
-    def content(self, name: str, most: int | None = None) -> bytes:
+    def content(self, name: str, largest: int | None = None) -> bytes:
         """The bytes of one of its files, compared with its checksum. Raises `ModelError`."""
-        return checksums.content(self.folder / name, self.checksum(name), most)
+        return checksums.content(self.folder / name, self.checksum(name), largest)
 
     def checksum(self, name: str) -> str | None:
         """The checksum that one of its files must have, where there is one."""
@@ -302,8 +304,8 @@ class Run:
 
     def check_there(self, step: int) -> None:
         """Raise `TrainingError` when the run folder was removed, or replaced by that of another training."""
-        whole = os.path.isfile(self.folder / CONFIGURATION)
-        if not whole or (self.lock is not None and not self.lock.held()):
+        complete = os.path.isfile(self.folder / CONFIGURATION)
+        if not complete or (self.lock is not None and not self.lock.held()):
             raise TrainingError(
                 f"{self.folder}: the run folder or its {CONFIGURATION} was removed or replaced during the "
                 f"training, which ends at step {step}: nothing more is written there"
@@ -329,7 +331,9 @@ class Run:
             return
         _check_writable(self.folder)
         path = self.folder / ".lock"
-        made = [each for each in (self.folder, *self.folder.parents) if not os.path.exists(each)]
+        new_folders = [
+            each for each in (self.folder, *self.folder.parents) if not os.path.exists(each)
+        ]
         try:
             with ExitStack() as stack:
                 with raised_as(TrainingError, f"{path}: cannot be locked"):
@@ -338,12 +342,12 @@ class Run:
                 yield replace(self, lock=lock)
         except files.HeldError as fault:
             if fault.holder == str(os.getpid()):
-                told = "this process is writing to it already: end that first"
+                reason = "this process is writing to it already: end that first"
             else:
-                told = f"process {fault.holder} is writing to it: wait until it ends"
-            raise TrainingError(f"{self.folder}: {told}, or choose another run folder") from None
+                reason = f"process {fault.holder} is writing to it: wait until it ends"
+            raise TrainingError(f"{self.folder}: {reason}, or choose another run folder") from None
         finally:
-            for folder in made:
+            for folder in new_folders:
                 with suppress(OSError):  # something was put there
                     folder.rmdir()
 

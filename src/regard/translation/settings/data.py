@@ -60,13 +60,13 @@ class CorpusSettings(Settings):
     """A file of word links, line for line, for `[training.guide]`. For training corpora."""
 
     def faults(self) -> Iterator[str]:
-        given = [name for name in ("tsv", "source", "target") if getattr(self, name) is not None]
+        files = [name for name in ("tsv", "source", "target") if getattr(self, name) is not None]
         if self.back_translator is not None:
-            if given not in (["tsv"], ["target"]):
+            if files not in (["tsv"], ["target"]):
                 yield "with `back_translator` give either `tsv` or `target`"
             if self.links is not None:
                 yield "with `back_translator` there are no links: its sources are not known yet"
-        elif given not in (["tsv"], ["source", "target"]):
+        elif files not in (["tsv"], ["source", "target"]):
             yield "give either `tsv`, or `source` and `target`"
         for name in ("source_column", "target_column"):
             if self.tsv is None and getattr(self, name) is not None:
@@ -137,9 +137,9 @@ class NoiseSettings(Settings):
     """Put a typing error into the source (arXiv 1711.02173)."""
 
 
-def _names(given: Any) -> tuple[str, ...]:
+def _names(value: Any) -> tuple[str, ...]:
     """One name or several. Raises ValueError for anything else."""
-    names = (given,) if isinstance(given, str) else given
+    names = (value,) if isinstance(value, str) else value
     if (
         not isinstance(names, list | tuple)
         or not names
@@ -207,8 +207,10 @@ class DataSettings(Settings):
         tables = any(files.tsv is not None for files in (*self.training, *self.validation))
         if not tables and (self.source_column, self.target_column) != (0, 1):
             yield "source_column and target_column are for `tsv`: no corpus is a table"
-        known, tags = self.target_languages, {each.tag for each in self.training} | {None}
-        if len(known) > 1 and (odd := [name for name in known if not _LANGUAGE.fullmatch(name)]):
+        languages, tags = self.target_languages, {each.tag for each in self.training} | {None}
+        if len(languages) > 1 and (
+            odd := [name for name in languages if not _LANGUAGE.fullmatch(name)]
+        ):
             yield f"target_language {odd[0]!r}: of several, each is named by up to 32 letters, digits, _ and -"
         for files in self.validation:
             target = self.target_of(files)
@@ -222,9 +224,9 @@ class DataSettings(Settings):
                 yield f"valid {files}: synthetic is for data.train: choose a model by what people wrote"
             if files.tag not in tags:
                 yield f"valid {files}: tag {files.tag!r} is no tag of data.train"
-            if target not in known:
+            if target not in languages:
                 yield (
-                    f"valid {files}: target_language {target!r} is none of data.train's: {', '.join(known)}"
+                    f"valid {files}: target_language {target!r} is none of data.train's: {', '.join(languages)}"
                 )
 
     @property
@@ -265,8 +267,11 @@ class DataSettings(Settings):
     @property
     def tags(self) -> tuple[str, ...]:
         """Every tag that a source may have."""
-        own = dict.fromkeys(files.tag for files in self.training if files.tag is not None)
-        return (*(tag for name in self.target_languages for tag in self.tags_to(name)), *own)
+        corpus_tags = dict.fromkeys(files.tag for files in self.training if files.tag is not None)
+        return (
+            *(tag for name in self.target_languages for tag in self.tags_to(name)),
+            *corpus_tags,
+        )
 
     @property
     def back_translated(self) -> tuple[tuple[int, CorpusSettings], ...]:
@@ -292,8 +297,8 @@ class DataSettings(Settings):
 
     def tags_of(self, files: CorpusSettings) -> tuple[str, ...]:
         """The tags before every source of a corpus: that of the target language, if there are several, and its own."""
-        own = () if files.tag is None else (files.tag,)
-        return (*self.tags_to(self.target_of(files)), *own)
+        corpus_tags = () if files.tag is None else (files.tag,)
+        return (*self.tags_to(self.target_of(files)), *corpus_tags)
 
     def tags_to(self, language: str) -> tuple[str, ...]:
         """The tag of sentences to be translated into a language; none where there is one language only.

@@ -96,9 +96,9 @@ class Search(SearchSettings):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _explained(cls, given: Any, validate: ModelWrapValidatorHandler[Search]) -> Search:
+    def _explained(cls, settings: Any, validate: ModelWrapValidatorHandler[Search]) -> Search:
         try:
-            return validate(given)
+            return validate(settings)
         except ValidationError as fault:
             raise ConfigurationError(*map(_explain, fault.errors())) from None
 
@@ -123,11 +123,11 @@ def _explain(error: Any) -> str:
     name, keys = error["loc"][0], Search.model_json_schema()["properties"]
     if name not in keys:
         return f"{name}: not a setting of a search, known are {', '.join(keys)}"
-    least, most = keys[name].get("minimum"), keys[name].get("maximum")
-    bounds = f"{least} or more" if most is None else f"{least} to {most}"
-    wanted = {
+    smallest, largest = keys[name].get("minimum"), keys[name].get("maximum")
+    bounds = f"{smallest} or more" if largest is None else f"{smallest} to {largest}"
+    ranges = {
         "boolean": "True or False",
         "integer": f"a whole number, {bounds}",
         "number": f"a number, {bounds}",
     }
-    return f"{name} {error['input']!r}: use {wanted[keys[name]['type']]}"
+    return f"{name} {error['input']!r}: use {ranges[keys[name]['type']]}"

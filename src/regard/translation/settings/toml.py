@@ -75,11 +75,11 @@ def differences(
     old: Configuration, new: Configuration, *, free: bool
 ) -> list[tuple[str, Any, Any]]:
     """The keys that differ, each with both values: those that may change on --resume (`free`), or the others."""
-    before, after = dict(_flat(old.model_dump())), dict(_flat(new.model_dump()))
+    old_values, new_values = dict(_flat(old.model_dump())), dict(_flat(new.model_dump()))
     return [
-        (key, before.get(key), after.get(key))
-        for key in sorted(before.keys() | after.keys(), key=lambda key: key.split("."))
-        if before.get(key) != after.get(key) and (key in FREE_ON_RESUME) == free
+        (key, old_values.get(key), new_values.get(key))
+        for key in sorted(old_values.keys() | new_values.keys(), key=lambda key: key.split("."))
+        if old_values.get(key) != new_values.get(key) and (key in FREE_ON_RESUME) == free
     ]
 
 
@@ -91,16 +91,16 @@ def _apply(table: dict[str, Any], change: str) -> None:
     if not value.isascii() and value.encode("utf-8", "replace").decode() != value:
         raise ConfigurationError(f"--set {path}: the value is not UTF-8")
     try:
-        found = tomllib.loads(f"value = {value}")["value"]
+        parsed_value = tomllib.loads(f"value = {value}")["value"]
     except (ValueError, RecursionError):
-        found = value.strip()
+        parsed_value = value.strip()
     place: Any = table
     for key in keys[:-1]:
         at = _place_in(place, key, change)
         place = place[at] if isinstance(place, list) else place.setdefault(at, {})
         if not isinstance(place, dict | list):
             raise ConfigurationError(f"--set {change}: {key} is not a table")
-    place[_place_in(place, keys[-1], change)] = found
+    place[_place_in(place, keys[-1], change)] = parsed_value
 
 
 def _place_in(tables: Any, key: str, change: str) -> Any:
@@ -128,14 +128,14 @@ def _explain(error: Any, name: str) -> str:
     message = error["msg"].removeprefix("Value error, ")
     if not place:
         return f"{name}: {message}"
-    given = error["input"]
-    value = "{...}" if isinstance(given, dict) else _cut(repr(given))
+    faulty = error["input"]
+    value = "{...}" if isinstance(faulty, dict) else _cut(repr(faulty))
     return f"{name}: {key} = {value}: {message[:1].lower() + message[1:]}"
 
 
-def _keys(found: Sequence[str | int]) -> list[str]:
+def _keys(location: Sequence[str | int]) -> list[str]:
     """The keys that lead to a faulty value, without the names of union members that pydantic puts between them."""
-    place = [str(p) for p in found]
+    place = [str(p) for p in location]
     if place[:1] == ["model"]:
         del place[1:2]
     if place[:2] in (["data", "train"], ["data", "valid"]) and place[2:]:
@@ -152,17 +152,17 @@ def _hint(place: list[str]) -> str:
     """A guess at the meant key: one of the other kind of model, or the nearest one."""
     *section, key = place
     if section == ["model"]:
-        for other, settings in MODELS.items():
+        for kind, settings in MODELS.items():
             if key in settings.model_fields:
-                ours = next(each for each in MODELS if each != other)
-                return f'model.kind is "{ours}", it is for "{other}"'
+                ours = next(each for each in MODELS if each != kind)
+                return f'model.kind is "{ours}", it is for "{kind}"'
     tables = TABLES.get(".".join(_NUMBER.sub("", part) for part in section), ())
-    known = sorted({name for table in tables for name in table.model_fields})
-    close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    names = sorted({name for table in tables for name in table.model_fields})
+    close = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
     return (
         f"did you mean {'.'.join([*section, *close])}?"
         if close
-        else f"known are {', '.join(known)}"
+        else f"known are {', '.join(names)}"
     )
 
 
@@ -172,12 +172,12 @@ def _lines(table: dict[str, Any], name: str = "", header: str = "") -> Iterator[
         yield from ("", header)
     for key, value in plain.items():
         # JSON writes strings, numbers and lists as TOML does, except for one control character.
-        written = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        yield f"{key} = {written}".replace("\x7f", "\\u007f")
+        literal = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        yield f"{key} = {literal}".replace("\x7f", "\\u007f")
     for key, value in table.items():
         path = f"{name}.{key}" if name else key
-        for each in _tables(value):
-            yield from _lines(each, path, f"[{path}]" if each is value else f"[[{path}]]")
+        for subtable in _tables(value):
+            yield from _lines(subtable, path, f"[{path}]" if subtable is value else f"[[{path}]]")
 
 
 def _tables(value: Any) -> list[dict[str, Any]]:

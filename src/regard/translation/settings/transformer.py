@@ -87,12 +87,16 @@ class TransformerSettings(Settings):
         return self.decoder_layers
 
     def faults(self) -> Iterator[str]:
-        own = self.head_width
-        if own is None and self.width % self.heads:
+        head_width = self.head_width
+        if head_width is None and self.width % self.heads:
             yield f"width {self.width} must be a multiple of heads {self.heads}"
-        if self.positions == "rotary" and (own or self.width // self.heads) % 2:
-            given = f"head_width {own}" if own else f"width {self.width} over heads {self.heads}"
-            yield f"{given} must be even for rotary positions, which turn channels in pairs"
+        if self.positions == "rotary" and (head_width or self.width // self.heads) % 2:
+            sizes = (
+                f"head_width {head_width}"
+                if head_width
+                else f"width {self.width} over heads {self.heads}"
+            )
+            yield f"{sizes} must be even for rotary positions, which turn channels in pairs"
         if self.positions == "sinusoidal" and self.width % 2:
             yield f"width {self.width} must be even for sinusoidal positions"
         buckets, furthest = self.relative_buckets, self.relative_furthest

@@ -75,18 +75,18 @@ class BackTranslation:
             settings["text"] = checksums.of(self.text)
         unfinished = ResumableFile(self.out, settings)
         # Of a finished table the device no longer matters.
-        if reuse and (kept := unfinished.kept(ignored=["device"])) is not None:
-            return "finished", kept.tally
+        if reuse and (finished := unfinished.kept(ignored=["device"])) is not None:
+            return "finished", finished.tally
         with unfinished.begin(resume=resume) as done:
             lines = self._lines()
             self._pass_over(lines, pair_filter, done)
             progress(pair_filter.tally)
             for number, chunk in enumerate(self._chunks(lines, pair_filter), start=done.chunks):
                 pairs = self._pairs(chunk, pair_filter, (self.seed + number) % 2**63)
-                now = Progress(
+                state = Progress(
                     tally=pair_filter.tally, digest=pair_filter.digest, chunks=number + 1
                 )
-                unfinished.add("".join(f"{s}\t{t}\n" for s, t in pairs), now)
+                unfinished.add("".join(f"{s}\t{t}\n" for s, t in pairs), state)
                 progress(pair_filter.tally)
                 # Of a pipe nobody knows whether it is over: reading on might wait.
                 if should_stop() and not (self.text.is_file() and next(lines, None) is None):
@@ -124,7 +124,7 @@ class BackTranslation:
             yield chunk
 
     def _pairs(self, texts: list[str], pair_filter: PairFilter, seed: int) -> list[tuple[str, str]]:
-        found = self.translator.translate(
+        translations = self.translator.translate(
             texts,
             search=self.search,
             batch_tokens=self.batch_tokens,
@@ -132,10 +132,13 @@ class BackTranslation:
         )
         tags = len(self.translator.tokenizers.source.prefix)
         return [
-            (one.text, text)
-            for text, one in zip(texts, found, strict=True)
+            (translation.text, text)
+            for text, translation in zip(texts, translations, strict=True)
             if pair_filter.keeps(
-                text, one.text, len(one.source_pieces) - 1 - tags, len(one.target_pieces) - 1
+                text,
+                translation.text,
+                len(translation.source_pieces) - 1 - tags,
+                len(translation.target_pieces) - 1,
             )
         ]
 
@@ -169,10 +172,10 @@ class BackTranslation:
 
 def fingerprint(translator: Translator) -> str:
     """The sha256 of a translator's weights and tokenizers."""
-    seen = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, tensor in sorted(translator.model.state_dict().items()):
-        seen.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        seen.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     for tokenizer in (translator.tokenizers.source, translator.tokenizers.target):
-        seen.update(tokenizer.model)
-    return seen.hexdigest()
+        digest.update(tokenizer.model)
+    return digest.hexdigest()

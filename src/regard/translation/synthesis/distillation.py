@@ -63,20 +63,20 @@ def _translate(
         for start in range(done.chunks * CHUNK, len(pairs), CHUNK):
             progress(start)
             chunk = pairs[start : start + CHUNK]
-            found = teacher.translate(
+            translations = teacher.translate(
                 [pair.source for pair in chunk], search=search, whole_lines=True
             )
-            both = zip(found, chunk, strict=True)
+            rows_of_chunk = zip(translations, chunk, strict=True)
             rows = [
-                f"{pair.source}\t{'' if one.cut else closest(one, pair.target)}\n"
-                for one, pair in both
+                f"{pair.source}\t{'' if translation.cut else closest(translation, pair.target)}\n"
+                for translation, pair in rows_of_chunk
             ]
             unfinished.add("".join(rows), Progress(chunks=start // CHUNK + 1))
         progress(len(pairs))
         unfinished.finish(keep_record=True)
 
 
-def closest(found: Translation, target: str) -> str:
+def closest(translation: Translation, target: str) -> str:
     """The candidate with the highest BLEU against a target; of equal ones the teacher's favourite.
 
     Kim and Rush call this sequence-level interpolation (section 3.3): it is probable for the teacher, and near to
@@ -85,5 +85,5 @@ def closest(found: Translation, target: str) -> str:
     from sacrebleu.metrics.bleu import BLEU
 
     bleu = BLEU(effective_order=True)
-    texts = [each.text for each in found.alternatives] or [found.text]
+    texts = [each.text for each in translation.alternatives] or [translation.text]
     return max(texts, key=lambda text: float(bleu.sentence_score(text, [target]).score))

@@ -46,13 +46,13 @@ def jobs(section: DataSettings, data: Path, folder: Path, device: str) -> list[J
         ConfigurationError: a model translates other languages than the corpus needs.
         ModelError: a model is missing or broken, or teachers cannot be averaged.
     """
-    found = [
+    job_list = [
         _back_translation(section, files, data, folder / BACK_TRANSLATED.format(number), device)
         for number, files in section.back_translated
     ]
     if section.distillation is not None:
-        found.append(_distillation(section, section.distillation, folder / DISTILLED, device))
-    return found
+        job_list.append(_distillation(section, section.distillation, folder / DISTILLED, device))
+    return job_list
 
 
 def _distillation(
@@ -95,11 +95,14 @@ def _translator(
     source, target = languages
     try:
         for name in names:
-            learnt = Run.open(find(name)).configuration.data
-            if source not in learnt.source_languages or target not in learnt.target_languages:
+            model_data = Run.open(find(name)).configuration.data
+            if (
+                source not in model_data.source_languages
+                or target not in model_data.target_languages
+            ):
                 raise ConfigurationError(
-                    f"{name} translates {', '.join(learnt.source_languages)} to "
-                    f"{', '.join(learnt.target_languages)}, and {source} to {target} is needed: "
+                    f"{name} translates {', '.join(model_data.source_languages)} to "
+                    f"{', '.join(model_data.target_languages)}, and {source} to {target} is needed: "
                     "choose a model of these languages, or name the languages of the corpora in [data]"
                 )
         return Translator.open(names, device, to=target)

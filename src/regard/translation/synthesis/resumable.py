@@ -79,12 +79,12 @@ class ResumableFile:
             ConfigurationError: it was begun and `resume` is False, or it was begun with other settings.
         """
         with self._held():
-            begun = self._begun(resume)
-            if begun:
+            resumes = self._begun(resume)
+            if resumes:
                 self._record = self._read()
             try:
                 self._cut()
-                if not begun:
+                if not resumes:
                     self._save(self._record)
                 yield self._record.state
             except BaseException:
@@ -134,17 +134,19 @@ class ResumableFile:
         """Whether there is an unfinished file to resume; what another program has made is refused."""
         if os.path.lexists(self.out):
             raise RegardError(f"{self.out}: is there already: remove it, or choose another name")
-        begun = self._journal.exists() and self.part.exists()
-        if begun and not resume:
+        is_unfinished = self._journal.exists() and self.part.exists()
+        if is_unfinished and not resume:
             raise ConfigurationError(
                 f"{self.out}: was begun and not finished: add --resume to go on, or remove {self.part}"
             )
         is_file = self.part.is_file() and not self.part.is_symlink()
-        if os.path.lexists(self.part) and not (is_file and (begun or not self.part.stat().st_size)):
+        if os.path.lexists(self.part) and not (
+            is_file and (is_unfinished or not self.part.stat().st_size)
+        ):
             raise RegardError(
                 f"{self.part}: exists already and is not an unfinished table: remove it, or choose another name"
             )
-        return begun
+        return is_unfinished
 
     def _cut(self) -> None:
         """Cut off bytes that were never counted; make the file where there is none."""
@@ -175,17 +177,17 @@ class ResumableFile:
         self._compare(record.settings, "begun")
         return record
 
-    def _compare(self, before: dict[str, Any], done: str, ignored: Collection[str] = ()) -> None:
+    def _compare(self, settings: dict[str, Any], done: str, ignored: Collection[str] = ()) -> None:
         """Raise `ConfigurationError`, with the first differences, unless the settings are those of before."""
-        old, new = _by_key(before), _by_key(self._record.settings)
-        changed = [
+        old, new = _by_key(settings), _by_key(self._record.settings)
+        differences = [
             _difference(name, old.get(name), new.get(name))
             for name in sorted((old.keys() | new.keys()) - set(ignored))
             if old.get(name) != new.get(name)
         ]
-        if changed:
+        if differences:
             raise ConfigurationError(
-                f"{self.out}: was {done} with other settings: {'; '.join(changed)[:500]}: "
+                f"{self.out}: was {done} with other settings: {'; '.join(differences)[:500]}: "
                 f"use those of before, or remove {self.out if done == 'made' else self.part}"
             )
 
@@ -199,10 +201,10 @@ def _difference(name: str, old: Any, new: Any) -> str:
 
 def _by_key(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings without tables: those of a table by names such as search.beam."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in settings.items():
         if isinstance(value, dict):
-            found |= {f"{name}.{key}": each for key, each in value.items()}
+            flat |= {f"{name}.{key}": each for key, each in value.items()}
         else:
-            found[name] = value
-    return found
+            flat[name] = value
+    return flat

@@ -109,13 +109,13 @@ class Tsv:
     def rows(self) -> Iterator[tuple[str, str]]:
         """Source and target of every line. Raises `DataError` for missing columns and unreadable text."""
         for number, line in enumerate(read_lines(self.path), start=1):
-            found = self.columns(line)
-            if found is None:
+            row = self.columns(line)
+            if row is None:
                 raise DataError(
                     f"{self.path}:{number}: expected at least {self.width} tab-separated columns, "
                     f"got {line.count(chr(9)) + 1}"
                 )
-            yield found
+            yield row
 
 
 @dataclass(frozen=True)
@@ -192,18 +192,18 @@ def read_pairs(corpus: Corpus, links: Path | None = None) -> Pairs:
     Raises:
         DataError: unequal line counts, missing columns or unreadable text.
     """
-    every = read_aligned(corpus)
+    pairs = read_aligned(corpus)
     if links is not None:
-        given = list(read_lines(links))
-        if len(every) != len(given):
+        link_lines = list(read_lines(links))
+        if len(pairs) != len(link_lines):
             raise DataError(
-                f"{links} has {len(given)} lines of word links for {len(every)} lines of text: "
+                f"{links} has {len(link_lines)} lines of word links for {len(pairs)} lines of text: "
                 "line n must hold the links of pair n, and may be empty"
             )
-        both = zip(every, given, strict=True)
-        every = [pair._replace(links=line.strip()) for pair, line in both]
-    kept = [pair for pair in every if pair.source and pair.target]
-    return Pairs(kept, len(every) - len(kept))
+        rows = zip(pairs, link_lines, strict=True)
+        pairs = [pair._replace(links=line.strip()) for pair, line in rows]
+    full = [pair for pair in pairs if pair.source and pair.target]
+    return Pairs(full, len(pairs) - len(full))
 
 
 def read_aligned(corpus: Corpus) -> list[Pair]:
@@ -232,7 +232,7 @@ def opened(path: Path) -> BinaryIO:
 
 def _refuse_foreign(raw: bytes, name: str) -> None:
     """Raise `DataError` for binary files, and for UTF-16 and UTF-32: they begin with a mark or contain many NULs."""
-    documents = [what for start, what in _DOCUMENTS.items() if raw.startswith(start)]
+    documents = [kind for start, kind in _DOCUMENTS.items() if raw.startswith(start)]
     if raw.startswith(b"PK\x03\x04") and raw[30:].startswith(_OFFICE):
         documents = ["a document of an office program"]
     if documents:
@@ -241,10 +241,10 @@ def _refuse_foreign(raw: bytes, name: str) -> None:
     packed = dict(_PACKED)
     if raw[place] == mark:
         packed[raw[:1]] = "a tar archive", "tar -xf"
-    for start, (what, tool) in packed.items():
+    for start, (kind, tool) in packed.items():
         if raw.startswith(start):
             raise DataError(
-                f"{name}: is {what}, expected text, plain or gzip: unpack it with `{tool}`"
+                f"{name}: is {kind}, expected text, plain or gzip: unpack it with `{tool}`"
             )
     if raw.startswith(_BINARY):
         raise DataError(f"{name}: a binary file, expected text")
@@ -253,9 +253,9 @@ def _refuse_foreign(raw: bytes, name: str) -> None:
         return
     unmarked = "UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE"
     encoding = max(marked or unmarked, key=lambda each: _letters(raw[:1000].decode(each, "ignore")))
-    first = next(at for at, byte in enumerate(raw, start=1) if byte in b"\0\xfe\xff")
+    position = next(at for at, byte in enumerate(raw, start=1) if byte in b"\0\xfe\xff")
     raise DataError(
-        f"{name}:1: byte {first} is not UTF-8, the file looks like {encoding}: "
+        f"{name}:1: byte {position} is not UTF-8, the file looks like {encoding}: "
         f"convert it with `iconv -f {encoding} -t UTF-8`"
     )
 

@@ -32,7 +32,7 @@ class Exchange:
 
     def __init__(self, pairs: Sequence[Pair], languages: tuple[str, str] = ("", "")) -> None:
         self.named = named(pairs)
-        self.numbered = [(pair, found) for pair in pairs if (found := shared(pair, NUMBER))]
+        self.numbered = [(pair, numbers) for pair in pairs if (numbers := shared(pair, NUMBER))]
         self._names = sorted(set(chain.from_iterable(names for _, names in self.named)))
         self._inventor = Inventor(self._names)
         self._writing = Writing(pairs, languages)
@@ -93,7 +93,7 @@ class Writing:
         """A number as the source and as the target write it; half of them are of the form of an old one."""
         if old and random.random() < 0.5:
             return (_like(old, random),) * 2
-        whole, two = random.randrange(1, 1000), f"{random.randrange(100):02}"
+        integer, two = random.randrange(1, 1000), f"{random.randrange(100):02}"
         hour = random.randrange(24)
         day, month, year = random.randint(1, 31), random.randint(1, 12), random.randint(1400, 2099)
         kinds: tuple[str | tuple[str, str], ...] = (
@@ -112,30 +112,30 @@ class Writing:
                 )
             ),
             _telephone(random),
-            f"{whole}{random.choice('.-/')}{two}",
-            self._marks.decimal(str(whole), str(random.randrange(1, 1000))),
-            self._marks.grouped([str(whole), *_thousands(random)]),
+            f"{integer}{random.choice('.-/')}{two}",
+            self._marks.decimal(str(integer), str(random.randrange(1, 1000))),
+            self._marks.grouped([str(integer), *_thousands(random)]),
         )
         if len(self._calendars) == 2:
             kinds += (self._date(random, datetime.date(year, month, min(day, 28))),)
-        found = random.choice(kinds)
-        return (found, found) if isinstance(found, str) else found
+        number = random.choice(kinds)
+        return (number, number) if isinstance(number, str) else number
 
     def _date(self, random: Random, date: datetime.date) -> tuple[str, str]:
         """A date with the name of its month, in one of the ways of the source and the first way of the target."""
         source, target = self._calendars
         ways = [way for way in source.formats if "{month}" in way and "{weekday}" not in way]
-        written = [random.choice(ways), target.formats[0]]
+        formats = [random.choice(ways), target.formats[0]]
         if random.random() < 0.25:
-            written = [_YEAR.sub("", way) for way in written]
-        return render(source, written[0], date), render(target, written[1], date)
+            formats = [_YEAR.sub("", way) for way in formats]
+        return render(source, formats[0], date), render(target, formats[1], date)
 
 
 def _replaced(pair: Pair, pattern: re.Pattern[str], new: dict[str, tuple[str, str]]) -> Pair:
-    def written(text: str, side: int) -> str:
-        return pattern.sub(lambda found: new[found[0]][side] if found[0] in new else found[0], text)
+    def replaced_side(text: str, side: int) -> str:
+        return pattern.sub(lambda match: new[match[0]][side] if match[0] in new else match[0], text)
 
-    return pair._replace(source=written(pair.source, 0), target=written(pair.target, 1))
+    return pair._replace(source=replaced_side(pair.source, 0), target=replaced_side(pair.target, 1))
 
 
 def _thousands(random: Random) -> Iterator[str]:

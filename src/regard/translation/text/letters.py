@@ -102,24 +102,24 @@ class Accents(BaseModel):
                 place = _first_word(words)
                 words[place] = as_inside(words[place], counts_inside)
         counts = Counter(chain.from_iterable(sentences))
-        bare = {word: without_accents(word) for word in counts}
+        bare = {token_word: without_accents(token_word) for token_word in counts}
         spellings: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for word, count in counts.items():
-            spellings[bare[word]][word] = count
+        for token_word, count in counts.items():
+            spellings[bare[token_word]][token_word] = count
         usual = {
-            letters: word
+            letters: token_word
             for letters, words in spellings.items()
-            for word, count in words.most_common(1)
-            if word != letters and count >= _USUAL * (words.total() - count)
+            for token_word, count in words.most_common(1)
+            if token_word != letters and count >= _USUAL * (words.total() - count)
         }
         after_word: defaultdict[str, Counter[str]] = defaultdict(Counter)
         before_word: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for left, right in chain.from_iterable(map(pairwise, sentences)):
-            pair = f"{bare[left]} {bare[right]}"
-            if len(spellings[bare[right]]) > 1:
-                after_word[pair][right] += 1
-            if len(spellings[bare[left]]) > 1:
-                before_word[pair][left] += 1
+        for word, neighbour in chain.from_iterable(map(pairwise, sentences)):
+            pair = f"{bare[word]} {bare[neighbour]}"
+            if len(spellings[bare[neighbour]]) > 1:
+                after_word[pair][neighbour] += 1
+            if len(spellings[bare[word]]) > 1:
+                before_word[pair][word] += 1
         return cls(
             usual=sorted(usual.values()),
             after=_decided(after_word, usual, side=1),

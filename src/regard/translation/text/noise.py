@@ -48,9 +48,9 @@ def mistyped(text: str, random: Random) -> str:
         return text
     word = random.choice(words)
     while True:  # equal letters exchanged, or a letter replaced by itself, are no error
-        at = random.randrange(word.start(), word.end() - 1)
-        first, second = text[at], text[at + 1]
-        other = random.choice(word[0]).lower()
-        written = random.choice((second + first, second, first + first + second, other + second))
-        if written != first + second:
-            return text[:at] + written + text[at + 2 :]
+        place = random.randrange(word.start(), word.end() - 1)
+        left, right = text[place], text[place + 1]
+        letter = random.choice(word[0]).lower()
+        typed = random.choice((right + left, right, left + left + right, letter + right))
+        if typed != left + right:
+            return text[:place] + typed + text[place + 2 :]

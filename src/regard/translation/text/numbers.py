@@ -34,17 +34,17 @@ class Marks(NamedTuple):
         """The numbers of a source."""
         return (_SPACED if self.source == " " else NUMBER).finditer(source)
 
-    def decimal(self, whole: str, part: str) -> tuple[str, str]:
+    def decimal(self, integer: str, fraction: str) -> tuple[str, str]:
         """A decimal with the mark of each side; a point where it is unknown."""
         source, target = ("," if mark in (".", " ") else "." for mark in self)
-        return f"{whole}{source}{part}", f"{whole}{target}{part}"
+        return f"{integer}{source}{fraction}", f"{integer}{target}{fraction}"
 
     def grouped(self, groups: Sequence[str]) -> tuple[str, str]:
         """A number of thousands with the mark of each side; without marks where one is unknown."""
         source, target = self if all(self) else ("", "")
         return source.join(groups), target.join(groups)
 
-    def written(self, number: str, *, counts: bool = True) -> str:
+    def as_target(self, number: str, *, counts: bool = True) -> str:
         """A number of a source as the target writes it; one whose marks may mean two things stays as it is.
 
         Args:
@@ -52,24 +52,24 @@ class Marks(NamedTuple):
                 telephone numbers, mostly, and stay as they are.
 
         >>> marks = Marks(".", ",")
-        >>> [marks.written(text) for text in ("1.234,5", "0,75", "1,234", "18:30", "4.2")]
+        >>> [marks.as_target(text) for text in ("1.234,5", "0,75", "1,234", "18:30", "4.2")]
         ['1,234.5', '0.75', '1,234', '18:30', '4.2']
-        >>> [marks.written("963.360.788", counts=counts) for counts in (True, False)]
+        >>> [marks.as_target("963.360.788", counts=counts) for counts in (True, False)]
         ['963,360,788', '963.360.788']
         """
-        whole, point, part = number.partition("," if self.source in (".", " ") else ".")
-        groups = whole.split(self.source) if self.source else [whole]
-        if not all(self) or not all(map(str.isdecimal, [*groups, part or "0"])):
+        integer, point, fraction = number.partition("," if self.source in (".", " ") else ".")
+        groups = integer.split(self.source) if self.source else [integer]
+        if not all(self) or not all(map(str.isdecimal, [*groups, fraction or "0"])):
             return number
         if len(groups) == 1:
-            ambiguous = len(part) == 3 and whole != "0"
-            return self.decimal(whole, part)[1] if point and not ambiguous else number
+            ambiguous = len(fraction) == 3 and integer != "0"
+            return self.decimal(integer, fraction)[1] if point and not ambiguous else number
         if len(groups[0]) > 3 or any(len(group) != 3 for group in groups[1:]):
             return number
         if len(groups) > 2 and len(groups[0]) == 3 and not counts and groups[-1] != "000":
             return number
-        written = self.grouped(groups)[1]
-        return self.decimal(written, part)[1] if point else written
+        grouped = self.grouped(groups)[1]
+        return self.decimal(grouped, fraction)[1] if point else grouped
 
     def plain(self, text: str) -> str:
         """A text of the target without marks between thousands.

@@ -50,15 +50,17 @@ def split(text: str, language: str) -> list[Sentence]:
     those that it cuts too early. An empty line ends a sentence; a single line break does so only before an item of a
     list. The mark of an item ("-", "*", "1.") is not part of its sentence. A lone surrogate becomes U+FFFD.
     """
-    found: list[Sentence] = []
+    sentences: list[Sentence] = []
     for block in _ITEMS.split(_SURROGATE.sub("\ufffd", text)):
         mark = _MARK.match(block)
         start = mark.end() if mark else 0
-        parts = _sentences(language, block[start:])
+        block_sentences = _sentences(language, block[start:])
         if mark:
-            parts[0] = parts[0]._replace(before=block[:start] + parts[0].before)
-        found += parts
-    return found
+            block_sentences[0] = block_sentences[0]._replace(
+                before=block[:start] + block_sentences[0].before
+            )
+        sentences += block_sentences
+    return sentences
 
 
 def of_line(line: str, language: str) -> list[Sentence]:
@@ -70,12 +72,13 @@ def of_line(line: str, language: str) -> list[Sentence]:
     >>> [part.text for part in of_line("El Dr. Perry vive aquí.  ¿Lo conoces?", "es")]
     ['El Dr. Perry vive aquí.', '¿Lo conoces?']
     """
-    parts = _sentences(language, _SURROGATE.sub("\ufffd", line))
-    if len(parts) < 2:
+    sentences = _sentences(language, _SURROGATE.sub("\ufffd", line))
+    if len(sentences) < 2:
         return [Sentence("", line, "")]
-    between = [re.sub(r"[^\S \xa0\u3000]", " ", part.after) for part in parts[:-1]]
+    between = [re.sub(r"[^\S \xa0\u3000]", " ", sentence.after) for sentence in sentences[:-1]]
     return [
-        Sentence("", part.text, after) for part, after in zip(parts, [*between, ""], strict=True)
+        Sentence("", sentence.text, after)
+        for sentence, after in zip(sentences, [*between, ""], strict=True)
     ]
 
 
@@ -85,32 +88,34 @@ def paragraphs(lines: Iterable[str]) -> Iterator[str]:
     >>> list(paragraphs(["One", "two.", "", "Three."]))
     ['One\\ntwo.\\n\\n', 'Three.\\n']
     """
-    held: list[str] = []
+    paragraph: list[str] = []
     size, ended = 0, False
     try:
         for line in lines:
             empty = not line.strip()
-            if held and ((ended and not empty) or size >= _LONGEST_PARAGRAPH):
-                yield "".join(held)
-                held, size = [], 0
-            held.append(line + "\n")
+            if paragraph and ((ended and not empty) or size >= _LONGEST_PARAGRAPH):
+                yield "".join(paragraph)
+                paragraph, size = [], 0
+            paragraph.append(line + "\n")
             size, ended = size + len(line) + 1, empty
     except DataError:  # the lines before the damaged one are still yielded
-        if held:
-            yield "".join(held)
+        if paragraph:
+            yield "".join(paragraph)
         raise
-    if held:
-        yield "".join(held)
+    if paragraph:
+        yield "".join(paragraph)
 
 
-def join(parts: Iterable[Sentence], translations: Iterable[str]) -> str:
+def join(sentences: Iterable[Sentence], translations: Iterable[str]) -> str:
     """Translations in the places of the sentences that they translate.
 
     >>> join([Sentence("", "Sí.", "  "), Sentence("", "No.", "\\n")], ["Yes.", "No."])
     'Yes.  No.\\n'
     """
-    both = zip(parts, translations, strict=True)
-    return "".join(part.before + translation + part.after for part, translation in both)
+    pairs = zip(sentences, translations, strict=True)
+    return "".join(
+        sentence.before + translation + sentence.after for sentence, translation in pairs
+    )
 
 
 def _sentences(language: str, text: str) -> list[Sentence]:
@@ -119,32 +124,34 @@ def _sentences(language: str, text: str) -> list[Sentence]:
 
     pieces: list[str] = []
     place = 0
-    for found in segment(language, _FOREIGN_SPACE.sub(" ", text)) or [""]:
-        part = text[place : place + len(found)]
-        place += len(found)
-        if pieces and "\n\n" not in pieces[-1] and _continues(pieces[-1], part):
-            pieces[-1] += part
+    for segment_text in segment(language, _FOREIGN_SPACE.sub(" ", text)) or [""]:
+        piece = text[place : place + len(segment_text)]
+        place += len(segment_text)
+        if pieces and "\n\n" not in pieces[-1] and _continues(pieces[-1], piece):
+            pieces[-1] += piece
         else:
-            pieces.append(part)
+            pieces.append(piece)
     if language in _WORDS:
-        pieces = [one for piece in pieces for one in _divided(piece, _WORDS[language])]
+        pieces = [
+            divided_piece for uncut in pieces for divided_piece in _divided(uncut, _WORDS[language])
+        ]
     return list(map(_bare, pieces))
 
 
-def _continues(before: str, after: str) -> bool:
+def _continues(left_text: str, right_text: str) -> bool:
     """Whether a sentence continues where sentencex ended it."""
-    begun, more = before.rstrip(), after.lstrip()
-    first, second = _LETTER.search(begun), _LETTER.search(more)
-    if first is None or second is None:  # no word
+    left, right = left_text.rstrip(), right_text.lstrip()
+    left_letter, right_letter = _LETTER.search(left), _LETTER.search(right)
+    if left_letter is None or right_letter is None:  # no word
         return True
-    spaced = begun != before or begun[-1] in _CLOSING or more[0] in _OPENING
+    spaced = left != left_text or left[-1] in _CLOSING or right[0] in _OPENING
     return (
         not spaced
-        or (first[0].isupper() and second[0].islower())
-        or _NUMBERED.fullmatch(begun) is not None
-        or _INITIAL.search(begun) is not None
-        or _TITLE.search(begun) is not None
-        or (second[0].isdigit() and _SHORT.search(begun) is not None)
+        or (left_letter[0].isupper() and right_letter[0].islower())
+        or _NUMBERED.fullmatch(left) is not None
+        or _INITIAL.search(left) is not None
+        or _TITLE.search(left) is not None
+        or (right_letter[0].isdigit() and _SHORT.search(left) is not None)
     )
 
 
@@ -153,7 +160,7 @@ def _divided(text: str, pattern: re.Pattern[str]) -> list[str]:
     return [text[start:end] for start, end in pairwise(ends)]
 
 
-def _bare(part: str) -> Sentence:
-    bare = part.strip()
-    start = part.find(bare)
-    return Sentence(part[:start], bare, part[start + len(bare) :])
+def _bare(piece: str) -> Sentence:
+    bare = piece.strip()
+    start = piece.find(bare)
+    return Sentence(piece[:start], bare, piece[start + len(bare) :])

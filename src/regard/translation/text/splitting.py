@@ -56,70 +56,70 @@ def split(
     >>> [pair.source for pair in apart.valid], [pair.source for pair in apart.train], apart.repeated
     (['d'], ['a', 'A!'], 1)
     """
-    once = list(dict.fromkeys(pairs))
-    default = min(_HELD_OUT, max(1, len(once) // 10))
+    different = list(dict.fromkeys(pairs))
+    default = min(_HELD_OUT, max(1, len(different) // 10))
     sizes = {"valid": valid, "test": test}
-    wanted = {name: default if size is None else size for name, size in sizes.items()}
-    if sum(wanted.values()) >= len(once):
+    counts = {name: default if size is None else size for name, size in sizes.items()}
+    if sum(counts.values()) >= len(different):
         raise DataError(
-            f"{wanted['valid']} to validate and {wanted['test']} to test with leave nothing of "
-            f"{len(once)} different pairs to learn from: hold out fewer"
+            f"{counts['valid']} to validate and {counts['test']} to test with leave nothing of "
+            f"{len(different)} different pairs to learn from: hold out fewer"
         )
-    family = families(once)
+    family = families(different)
     members = np.bincount(family)
     order = np.random.default_rng(seed).permutation(len(members))
-    part = np.full(len(members), "train")
+    sets = np.full(len(members), "train")
     notes = []
     for name in ("test", "valid"):
-        free = order[part[order] == "train"]
-        drawn = _draw(members, free, wanted[name])
-        part[drawn] = name
-        held = int(members[drawn].sum())
-        if held < wanted[name] and (sizes[name] is not None or not held):
+        free = order[sets[order] == "train"]
+        families_drawn = _draw(members, free, counts[name])
+        sets[families_drawn] = name
+        count = int(members[families_drawn].sum())
+        if count < counts[name] and (sizes[name] is not None or not count):
             raise DataError(
-                f"{held} of {wanted[name]} pairs can be held out for {name}: the {len(once)} different pairs are of "
-                f"{len(members)} families: {_advice(members, free, held)}"
+                f"{count} of {counts[name]} pairs can be held out for {name}: the {len(different)} different "
+                f"pairs are of {len(members)} families: {_advice(members, free, count)}"
             )
-        if sizes[name] is None and held < _HELD_OUT:
-            why = f"a tenth of {len(once):,}"
-            if held < default:
+        if sizes[name] is None and count < _HELD_OUT:
+            why = f"a tenth of {len(different):,}"
+            if count < default:
                 why = f"not {default:,}: families that share a sentence stay together"
-            notes.append(f"{name} has {held:,} pairs, {why}")
+            notes.append(f"{name} has {count:,} pairs, {why}")
     train, validation, measured = (
-        [pair for pair, own in zip(once, family, strict=True) if part[own] == name]
+        [pair for pair, number in zip(different, family, strict=True) if sets[number] == name]
         for name in ("train", "valid", "test")
     )
     largest = int(members.max()) if len(members) else 0
-    repeated = len(pairs) - len(once)
+    repeated = len(pairs) - len(different)
     return Splits(
         train, validation, measured, repeated, len(members), largest, tuple(reversed(notes))
     )
 
 
-def _draw(members: NDArray[np.int64], order: NDArray[np.int64], wanted: int) -> list[int]:
+def _draw(members: NDArray[np.int64], order: NDArray[np.int64], count: int) -> list[int]:
     """The first families in this order that together have at most so many members; none of them fills the set."""
-    drawn, left = [], wanted
-    for one in order[members[order] <= _most(wanted)]:
-        if members[one] <= left:
-            drawn.append(int(one))
-            left -= int(members[one])
-        if left == 0:
+    chosen, free = [], count
+    for number in order[members[order] <= _most(count)]:
+        if members[number] <= free:
+            chosen.append(int(number))
+            free -= int(members[number])
+        if free == 0:
             break
-    return drawn
+    return chosen
 
 
-def _most(wanted: int) -> int:
+def _most(count: int) -> int:
     """How many pairs of one family may be in a set of so many."""
-    return max(1, min(_SMALL_FAMILY, wanted // 10), wanted // 100)
+    return max(1, min(_SMALL_FAMILY, count // 10), count // 100)
 
 
-def _advice(members: NDArray[np.int64], order: NDArray[np.int64], held: int) -> str:
-    """A number of pairs that whole families fill, where `held` pairs of them fitted."""
+def _advice(members: NDArray[np.int64], order: NDArray[np.int64], fitting: int) -> str:
+    """A number of pairs that whole families fill, where `fitting` pairs of them fitted."""
     sizes = np.unique(members[order]).tolist()
     enough = (size * (10 if size <= _SMALL_FAMILY else 100) for size in sizes)
-    for count in (held, *enough):
-        drawn = _draw(members, order, count)
-        if 0 < members[drawn].sum() == count < members[order].sum():
+    for count in (fitting, *enough):
+        chosen = _draw(members, order, count)
+        if 0 < members[chosen].sum() == count < members[order].sum():
             return f"hold out {count}, which whole families fill"
     return "hold out fewer"
 
@@ -138,5 +138,5 @@ def families(pairs: Sequence[Pair]) -> NDArray[np.int64]:
     for source, target in sides:
         above[root(target)] = root(source)
     numbers: dict[tuple[int, str], int] = {}
-    own = [numbers.setdefault(root(source), len(numbers)) for source, _ in sides]
-    return np.array(own, dtype=np.int64)
+    numbers_of_pairs = [numbers.setdefault(root(source), len(numbers)) for source, _ in sides]
+    return np.array(numbers_of_pairs, dtype=np.int64)

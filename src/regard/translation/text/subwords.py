@@ -35,9 +35,9 @@ class Ragged:
 
     @classmethod
     def of(cls, rows: Iterable[Iterable[int]]) -> Ragged:
-        parts = [np.fromiter(row, dtype=np.int32) for row in rows]
-        lengths = np.array([len(part) for part in parts], dtype=np.int64)
-        return cls(np.concatenate([np.empty(0, np.int32), *parts]), _starts(lengths))
+        arrays = [np.fromiter(row, dtype=np.int32) for row in rows]
+        lengths = np.array([len(array) for array in arrays], dtype=np.int64)
+        return cls(np.concatenate([np.empty(0, np.int32), *arrays]), _starts(lengths))
 
     def take(self, rows: NDArray[np.int64]) -> Ragged:
         """Some rows, in the given order, as a new ragged array."""
@@ -46,10 +46,10 @@ class Ragged:
         within = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
         return Ragged(self.items[np.repeat(self.starts[rows], lengths) + within], starts)
 
-    def then(self, other: Ragged) -> Ragged:
+    def then(self, rows: Ragged) -> Ragged:
         """These rows and then those of another ragged array."""
-        starts = np.concatenate([self.starts[:-1], self.starts[-1] + other.starts])
-        return Ragged(np.concatenate([self.items, other.items]), starts)
+        starts = np.concatenate([self.starts[:-1], self.starts[-1] + rows.starts])
+        return Ragged(np.concatenate([self.items, rows.items]), starts)
 
 
 class Segmenter:
@@ -69,30 +69,32 @@ class Segmenter:
 
     def words(self, lines: Iterable[str], tags: Iterable[Sequence[str]] = repeat(())) -> Ragged:
         """Lines as the numbers of their words. `tags` has those of each line, which come first and are never cut."""
-        known = self._known
-        before = len(known)
+        numbers = self._known
+        count = len(numbers)
         words = Ragged.of(
             [
-                known.setdefault(word, len(known))
-                for word in (*([said] if said else []), *line.split(" "))
+                numbers.setdefault(word, len(numbers))
+                for word in (*([tag] if tag else []), *line.split(" "))
             ]
-            for line, said in zip(lines, tags, strict=False)
+            for line, tag in zip(lines, tags, strict=False)
         )
-        self._learn(list(known)[before:])
+        self._learn(list(numbers)[count:])
         return words
 
     def _learn(self, words: Sequence[str | Sequence[str]]) -> None:
         segmentations = [_segmentations(self._tokenizer, word, self._alpha) for word in words]
-        counts = np.array([len(found) for found in segmentations], dtype=np.int64)
+        counts = np.array([len(candidates) for candidates in segmentations], dtype=np.int64)
         self._first = np.concatenate([self._first, len(self._pieces) + _starts(counts)[:-1]])
         self._pieces = self._pieces.then(
-            Ragged.of(ids for found in segmentations for ids, _ in found)
+            Ragged.of(ids for candidates in segmentations for ids, _ in candidates)
         )
         cumulative = np.ones((len(words), _KEPT), dtype=np.float32)
-        for row, found in zip(cumulative, segmentations, strict=True):
-            odds = np.exp(self._alpha * np.array([score - found[0][1] for _, score in found]))
-            row[: len(found)] = np.cumsum(odds / odds.sum())
-            row[len(found) - 1 :] = 1.0
+        for row, candidates in zip(cumulative, segmentations, strict=True):
+            odds = np.exp(
+                self._alpha * np.array([score - candidates[0][1] for _, score in candidates])
+            )
+            row[: len(candidates)] = np.cumsum(odds / odds.sum())
+            row[len(candidates) - 1 :] = 1.0
         self._cumulative = np.concatenate([self._cumulative, cumulative])
 
     def __len__(self) -> int:
@@ -124,15 +126,15 @@ class Segmenter:
         self, words: Ragged, random: np.random.Generator, longest: int | None = None
     ) -> Ragged:
         """Every line in a segmentation drawn anew; in its best one where the draw has more than `longest` pieces."""
-        items, first = words.items, self._first[words.items]
-        drawn = random.random(len(items), dtype=np.float32)
-        chosen = np.zeros(len(items), dtype=np.int64)
+        items, first_choices = words.items, self._first[words.items]
+        draws = random.random(len(items), dtype=np.float32)
+        choices = np.zeros(len(items), dtype=np.int64)
         for column in range(_KEPT - 1):
-            chosen += drawn >= self._cumulative[items, column]
-        lines = self._lines(words, first + chosen)
+            choices += draws >= self._cumulative[items, column]
+        lines = self._lines(words, first_choices + choices)
         if longest is not None and lines.lengths.max(initial=0) > longest:
-            chosen[np.repeat(lines.lengths > longest, words.lengths)] = 0
-            lines = self._lines(words, first + chosen)
+            choices[np.repeat(lines.lengths > longest, words.lengths)] = 0
+            lines = self._lines(words, first_choices + choices)
         return lines
 
     def _lines(self, words: Ragged, segmentation: NDArray[np.int64]) -> Ragged:

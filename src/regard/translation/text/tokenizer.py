@@ -96,12 +96,12 @@ class Tokenizer:
             # A rare letter costs one piece. Thousands of rare ideographs would fill the vocabulary.
             characters = len(set(chain.from_iterable(usable)))
             character_coverage = 1.0 if characters <= _LARGEST_ALPHABET else _LARGE_SCRIPT_COVERAGE
-        written = io.BytesIO()
+        model = io.BytesIO()
         sentencepiece.set_random_generator_seed(seed % 2**31)  # a C int
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(usable),
-                model_writer=written,
+                model_writer=model,
                 vocab_size=vocabulary_size,
                 model_type=kind,
                 character_coverage=character_coverage,
@@ -124,7 +124,7 @@ class Tokenizer:
             raise DataError(
                 f"no tokenizer of {vocabulary_size} pieces can be learnt from this text: {one_line(fault, 300)}"
             ) from None
-        return cls(written.getvalue())
+        return cls(model.getvalue())
 
     def left_out(self, lines: Iterable[str]) -> list[str]:
         """The characters of normalised lines that are not pieces, the most frequent first; they become bytes.
@@ -151,11 +151,11 @@ class Tokenizer:
             ConfigurationError: it has no such tag.
         """
         for tag in set(tags) - self.tags.keys():
-            known = ", ".join(self.tags) or "none"
-            raise ConfigurationError(f"tag {tag}: not in this tokenizer, whose tags are {known}")
-        other = copy.copy(self)
-        other.prefix = tuple(self.tags[tag] for tag in tags)
-        return other
+            names = ", ".join(self.tags) or "none"
+            raise ConfigurationError(f"tag {tag}: not in this tokenizer, whose tags are {names}")
+        tagged = copy.copy(self)
+        tagged.prefix = tuple(self.tags[tag] for tag in tags)
+        return tagged
 
     def encode(self, text: str) -> list[int]:
         """The ids of the tags and of the best segmentation of a text, without begin and end; none for an empty text."""
@@ -164,13 +164,13 @@ class Tokenizer:
 
     def starts(self, text: str) -> list[int]:
         """For each piece of a normalised text the character at which it begins; tags are left out."""
-        found = self._pieces.encode(text, return_type="offset_mapping")
-        return [start for start, _ in found["offsets"]]
+        answer = self._pieces.encode(text, return_type="offset_mapping")
+        return [start for start, _ in answer["offsets"]]
 
     def segmentations(self, word: str, count: int) -> list[tuple[list[int], float]]:
         """The best segmentations of one word with their log-probabilities, best first."""
-        found = self._pieces.nbest_encode(word, nbest_size=count)
-        return [(ids, sum(self._pieces.get_score(i) for i in ids)) for ids in found]
+        candidates = self._pieces.nbest_encode(word, nbest_size=count)
+        return [(ids, sum(self._pieces.get_score(i) for i in ids)) for ids in candidates]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; special ids are left out."""
@@ -194,14 +194,14 @@ class Tokenizer:
         >>> Tokenizer.train(["a cat"], vocabulary_size=300).unknown("a báté")
         ['b', 'á', 'é']
         """
-        parts: list[str] = []
+        texts: list[str] = []
         cut = self._cut(normalise(text))
         for are_bytes, run in groupby(cut, key=lambda name: bool(_BYTE.fullmatch(name))):
             if are_bytes:
-                parts += bytes(int(name[3:5], 16) for name in run).decode("utf-8", "replace")
+                texts += bytes(int(name[3:5], 16) for name in run).decode("utf-8", "replace")
             else:
-                parts += [name.strip("▁") for name in run if not self._knows(name)]
-        return [part for part in parts if part]
+                texts += [name.strip("▁") for name in run if not self._knows(name)]
+        return [text for text in texts if text]
 
     def _cut(self, text: str) -> list[str]:
         """The pieces of a normalised text; unknown parts stand as their text."""
@@ -231,10 +231,10 @@ def word_spans(pieces: Sequence[str]) -> list[tuple[int, int]]:
 
 def _check_size(size: int, fault: str, special: int) -> None:
     """Raise `ConfigurationError` where sentencepiece found the vocabulary too small for the characters of a text."""
-    least = re.search(r"smaller than required_chars\. \d+ vs (\d+)", fault)
-    if least is not None:
+    match = re.search(r"smaller than required_chars\. \d+ vs (\d+)", fault)
+    if match is not None:
         raise ConfigurationError(
-            f"tokenizer.vocabulary_size = {size}: this text needs at least {least[1]} pieces "
-            f"({special} special ones, 256 bytes, {int(least[1]) - special - 256} characters): "
+            f"tokenizer.vocabulary_size = {size}: this text needs at least {match[1]} pieces "
+            f"({special} special ones, 256 bytes, {int(match[1]) - special - 256} characters): "
             "raise it, or lower tokenizer.character_coverage"
         )

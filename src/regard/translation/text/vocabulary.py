@@ -52,9 +52,9 @@ def check(model: bytes) -> list[str]:
     Raises:
         ValueError: it is another kind of model, or broken; the text says how.
     """
-    pieces, parts = parse(model)
-    for part, field, default, ours, fault in _EXPECTED:
-        if parts.get(part, {}).get(field, default) != ours:
+    pieces, sections = parse(model)
+    for section, field, default, ours, fault in _EXPECTED:
+        if sections.get(section, {}).get(field, default) != ours:
             raise ValueError(fault)
     if not 4 < len(pieces) <= LARGEST_VOCABULARY:
         raise ValueError(f"it holds {len(pieces)} pieces")
@@ -78,17 +78,17 @@ def parse(model: bytes, ignored: int | None = None) -> tuple[list[tuple[str, int
         ValueError: it is no such file, or has another field than these and `ignored`.
     """
     pieces: list[tuple[str, int]] = []
-    parts: Parts = {}
+    sections: Parts = {}
     for field, value in fields(model):
         if field == _PIECE:
             pieces.append(_piece(len(pieces), content(value)))
-        elif field in (TRAINER, NORMALISER, DENORMALISER) and field not in parts:
-            parts[field] = dict(fields(content(value)))
+        elif field in (TRAINER, NORMALISER, DENORMALISER) and field not in sections:
+            sections[field] = dict(fields(content(value)))
         elif field != ignored:
             raise ValueError(f"field {field} is unknown or given twice")
-    if parts.get(TRAINER, {}).get(_MODEL_TYPE, 1) not in (1, 2):
+    if sections.get(TRAINER, {}).get(_MODEL_TYPE, 1) not in (1, 2):
         raise ValueError("it is neither a unigram nor a BPE model")
-    return pieces, parts
+    return pieces, sections
 
 
 def check_distinct(pieces: list[tuple[str, int]], *, falls_back: bool) -> None:
@@ -101,15 +101,15 @@ def check_distinct(pieces: list[tuple[str, int]], *, falls_back: bool) -> None:
 
 
 def _piece(number: int, data: bytes) -> tuple[str, int]:
-    given = dict(fields(data))
-    text = content(given.get(_TEXT, b""))
+    values = dict(fields(data))
+    text = content(values.get(_TEXT, b""))
     if not 0 < len(text) <= _LONGEST_PIECE or 0 in text:
         raise ValueError(f"piece {number} is empty, too long or holds NUL")
-    bits = content(given.get(_SCORE, bytes(4)))
+    bits = content(values.get(_SCORE, bytes(4)))
     score = struct.unpack("<f", bits)[0] if len(bits) == 4 else math.nan
     if not math.isfinite(score) or abs(score) > _LARGEST_SCORE:
         raise ValueError(f"piece {number} has the score {score}")
-    kind = given.get(_TYPE, _NORMAL)
+    kind = values.get(_TYPE, _NORMAL)
     if not isinstance(kind, int):
         raise ValueError(f"piece {number} has no type")
     return text.decode("utf-8"), kind

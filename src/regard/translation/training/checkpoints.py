@@ -160,10 +160,13 @@ def _optimiser_state(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict
 def _check_optimiser_shapes(shapes: weights.Shapes, model: nn.Module, path: Path) -> None:
     expected = {RANDOM: (), **{name: shapes[name] for name in _RANDOM_STATES if name in shapes}}
     for name, parameter in model.named_parameters():
-        for kept in _KEPT:
-            own = {f"{key}.{name}": () if key == "step" else tuple(parameter.shape) for key in kept}
-            if own.keys() & shapes.keys():  # a parameter that was never used has no state
-                expected |= own
+        for keys in _KEPT:
+            parameter_shapes = {
+                f"{key}.{name}": () if key == "step" else tuple(parameter.shape) for key in keys
+            }
+            # A parameter that was never used has no state.
+            if parameter_shapes.keys() & shapes.keys():
+                expected |= parameter_shapes
     weights.compare_shapes(expected, shapes, path)
 
 
@@ -180,8 +183,8 @@ def _restore_optimiser(
                     f"{path}: tensor {name} is not a random state: {fault}"
                 ) from None
     for name, parameter in model.named_parameters():
-        for kept in _KEPT:
-            if f"{kept[0]}.{name}" in state:
+        for keys in _KEPT:
+            if f"{keys[0]}.{name}" in state:
                 optimiser.state[parameter] = {
-                    key: state[f"{key}.{name}"].to(parameter.device) for key in kept
+                    key: state[f"{key}.{name}"].to(parameter.device) for key in keys
                 }

@@ -60,41 +60,41 @@ def read_split(
     if section.generated is not None:
         count = getattr(section.generated, split)
         return Pairs(generate(section.generated.task, seed, count, split))
-    found = Pairs()
+    pairs = Pairs()
     for files in section.paired if split == "train" else section.validation:
         links = None if files.links is None else (folder or Path()) / files.links
         corpus = _corpus(files, section, folder or Path())
-        own = _read_corpus(corpus, files, section, f"data.{split}", links)
-        found.pairs += own.pairs
-        found.skipped += own.skipped
-    return found
+        corpus_pairs = _read_corpus(corpus, files, section, f"data.{split}", links)
+        pairs.pairs += corpus_pairs.pairs
+        pairs.skipped += corpus_pairs.skipped
+    return pairs
 
 
 def _read_corpus(
     corpus: Corpus, files: CorpusSettings, section: DataSettings, key: str, links: Path | None
 ) -> Pairs:
-    own = read_pairs(corpus, links)
-    if not own.pairs:
+    pairs = read_pairs(corpus, links)
+    if not pairs.pairs:
         raise DataError(
-            f"{key}: no usable sentence pairs in {files} ({own.skipped} with an empty side)"
+            f"{key}: no usable sentence pairs in {files} ({pairs.skipped} with an empty side)"
         )
     if section.words is not None:
-        own.pairs = [pair for pair in own.pairs if _has_words(pair, *section.words)]
-        if not own.pairs:
+        pairs.pairs = [pair for pair in pairs.pairs if _has_words(pair, *section.words)]
+        if not pairs.pairs:
             raise DataError(
                 f"{key}: no pair in {files} has data.words = {list(section.words)} words"
             )
     tags = section.tags_of(files)
     if tags or files.weight != 1 or files.made:
-        own.pairs = [
+        pairs.pairs = [
             pair._replace(tags=tags, weight=files.weight, synthetic=files.made)
-            for pair in own.pairs
+            for pair in pairs.pairs
         ]
-    return own
+    return pairs
 
 
-def _has_words(pair: Pair, fewest: int, most: int) -> bool:
-    return all(fewest <= len(side.split()) <= most for side in (pair.source, pair.target))
+def _has_words(pair: Pair, fewest: int, largest: int) -> bool:
+    return all(fewest <= len(side.split()) <= largest for side in (pair.source, pair.target))
 
 
 def _corpus(files: CorpusSettings, section: DataSettings, folder: Path) -> Corpus:
@@ -105,15 +105,15 @@ def _corpus(files: CorpusSettings, section: DataSettings, folder: Path) -> Corpu
 
 def made_pairs(pairs: list[Pair], section: DataSettings, run: Path) -> list[Pair]:
     """The pairs that models have made in a run folder; `pairs` are all others of the training."""
-    found: list[Pair] = []
+    new_pairs: list[Pair] = []
     for number, files in section.back_translated:
         table = Tsv(run / BACK_TRANSLATED.format(number))
-        found += _read_corpus(table, files, section, "data.train", None).pairs
+        new_pairs += _read_corpus(table, files, section, "data.train", None).pairs
     if section.distillation is not None:
         taught = distilled(pairs, section.distillation, run / DISTILLED)
         words = section.words
-        found += [pair for pair in taught if words is None or _has_words(pair, *words)]
-    return found
+        new_pairs += [pair for pair in taught if words is None or _has_words(pair, *words)]
+    return new_pairs
 
 
 def distilled(pairs: list[Pair], settings: DistillationSettings, path: Path) -> list[Pair]:
@@ -121,46 +121,46 @@ def distilled(pairs: list[Pair], settings: DistillationSettings, path: Path) -> 
 
     Raises `DataError` when it has other sources.
     """
-    rows, own = list(Tsv(path).rows()), by_people(pairs)
-    if [source for source, _ in rows] != [pair.source for pair in own]:
+    rows, people_pairs = list(Tsv(path).rows()), by_people(pairs)
+    if [source for source, _ in rows] != [pair.source for pair in people_pairs]:
         raise DataError(
-            f"{path}: its {len(rows)} sources are not those of the {len(own)} training pairs: put the old corpora "
-            "back, or start a new training"
+            f"{path}: its {len(rows)} sources are not those of the {len(people_pairs)} training pairs: put the old "
+            "corpora back, or start a new training"
         )
     return [
         pair._replace(target=text, weight=settings.weight * pair.weight, links="", synthetic=True)
-        for pair, (_, text) in zip(own, rows, strict=True)
+        for pair, (_, text) in zip(people_pairs, rows, strict=True)
         if text
     ]
 
 
-def short_enough(found: Data, tokenizers: Tokenizers, longest: int, observer: Observer) -> Data:
+def short_enough(data: Data, tokenizers: Tokenizers, longest: int, observer: Observer) -> Data:
     """The pairs in which neither side has more than `longest` pieces."""
 
     def fits(text: str, tokenizer: Tokenizer, tags: int = 0) -> bool:
         # A piece has at least one byte, so most lines need not be tokenized.
-        most = longest - tags
-        return len(text.encode()) + 1 <= most or len(tokenizer.encode(text)) <= most
+        pieces = longest - tags
+        return len(text.encode()) + 1 <= pieces or len(tokenizer.encode(text)) <= pieces
 
-    def kept(pairs: list[Pair], name: str) -> list[Pair]:
-        short = [
+    def short_pairs(pairs: list[Pair], name: str) -> list[Pair]:
+        fitting = [
             pair
             for pair in pairs
             if fits(pair.source, tokenizers.source, len(pair.tags))
             and fits(pair.target, tokenizers.target)
         ]
-        if len(short) < len(pairs):
+        if len(fitting) < len(pairs):
             observer.note(
-                f"left out {len(pairs) - len(short)} pairs of data.{name} longer than "
+                f"left out {len(pairs) - len(fitting)} pairs of data.{name} longer than "
                 f"data.longest = {longest} pieces"
             )
-        if not short:
+        if not fitting:
             raise DataError(
                 f"data.{name}: no usable sentence pairs: all are longer than data.longest = {longest}"
             )
-        return short
+        return fitting
 
-    return Data(kept(found.train, "train"), kept(found.valid, "valid"), found.skipped)
+    return Data(short_pairs(data.train, "train"), short_pairs(data.valid, "valid"), data.skipped)
 
 
 def learn_tokenizers(
@@ -171,10 +171,10 @@ def learn_tokenizers(
     The observer gets notes about missing pieces and characters.
     """
     if processes.first:
-        learnt = _learn(configuration, pairs, observer)
-        processes.content(learnt.source.model)
-        processes.content(learnt.target.model)
-        return learnt
+        tokenizers = _learn(configuration, pairs, observer)
+        processes.content(tokenizers.source.model)
+        processes.content(tokenizers.target.model)
+        return tokenizers
     source, target = Tokenizer(processes.content(b"")), Tokenizer(processes.content(b""))
     return Tokenizers(source, source if configuration.tokenizer.joint else target)
 
@@ -184,7 +184,7 @@ def _learn(configuration: Configuration, pairs: list[Pair], observer: Observer) 
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
 
     def learn(lines: list[str], tags: tuple[str, ...] = ()) -> Tokenizer:
-        learnt = Tokenizer.train(
+        tokenizer = Tokenizer.train(
             lines,
             vocabulary_size=section.vocabulary_size,
             kind=section.kind,
@@ -192,23 +192,23 @@ def _learn(configuration: Configuration, pairs: list[Pair], observer: Observer) 
             seed=configuration.seed,
             tags=tags,
         )
-        if len(learnt) < section.vocabulary_size:
+        if len(tokenizer) < section.vocabulary_size:
             observer.note(
-                f"the text gives {len(learnt)} word pieces, fewer than tokenizer.vocabulary_size = "
+                f"the text gives {len(tokenizer)} word pieces, fewer than tokenizer.vocabulary_size = "
                 f"{section.vocabulary_size}"
             )
-        left_out = learnt.left_out(lines)
+        left_out = tokenizer.left_out(lines)
         if left_out:
             named = " ".join(
-                each if each.isprintable() else f"U+{ord(each):04X}"
-                for each in left_out[:_NAMED_CHARACTERS]
+                character if character.isprintable() else f"U+{ord(character):04X}"
+                for character in left_out[:_NAMED_CHARACTERS]
             )
             more = " ..." if len(left_out) > _NAMED_CHARACTERS else ""
             observer.note(
                 f"{len(left_out)} characters of the text are not in the vocabulary and are written as bytes: "
                 f"{named}{more} (tokenizer.character_coverage = 1.0 takes all)"
             )
-        return learnt
+        return tokenizer
 
     tags = configuration.data.tags
     if section.joint:
@@ -236,21 +236,21 @@ def corpus_files(section: DataSettings, folder: Path | None) -> dict[str, Path]:
 
 def file_sums(paths: Mapping[str, Path]) -> dict[str, str]:
     """The sha256 of each file. Pipes can be read only once and have none."""
-    found = {}
+    sums = {}
     for name, path in paths.items():
         with suppress(OSError):  # reading the corpus reports it
             if path.is_file():
-                found[name] = checksums.of(path)
-    return found
+                sums[name] = checksums.of(path)
+    return sums
 
 
-def keep_sums(run: Run, found: dict[str, str]) -> None:
+def keep_sums(run: Run, sums: dict[str, str]) -> None:
     """Write checksums into the run folder, if there are any. Raises `TrainingError` when that fails."""
     path = run.folder / CORPORA
-    if found:
+    if sums:
         with raised_as(TrainingError, f"{path}: cannot be written"):
             run.folder.mkdir(parents=True, exist_ok=True)
-            checksums.write(path, found)
+            checksums.write(path, sums)
 
 
 def check_made(section: DataSettings, run: Path) -> None:
@@ -266,8 +266,8 @@ def _taught(section: DataSettings) -> set[str]:
     """The names of the files that must not change because the sources of a teacher's file are theirs."""
     if section.distillation is None:
         return set()
-    written = (files for files in section.paired if not files.made)
-    return {_made(DISTILLED), *(name for files in written for name in files.names)}
+    corpora = (files for files in section.paired if not files.made)
+    return {_made(DISTILLED), *(name for files in corpora for name in files.names)}
 
 
 def check_sums(run: Run, folder: Path | None) -> None:
@@ -275,11 +275,11 @@ def check_sums(run: Run, folder: Path | None) -> None:
     path = run.folder / CORPORA
     if not path.exists():
         return
-    before = checksums.read_table(path)
+    old_sums = checksums.read_table(path)
     section = run.configuration.data
     paths = {**made_files(section, run.folder), **corpus_files(section, folder)}
-    for name, found in file_sums(paths).items():
-        if before.get(name, found) != found:
+    for name, checksum in file_sums(paths).items():
+        if old_sums.get(name, checksum) != checksum:
             advice = f"put the old file back, or start a new training with --from {run.folder}"
             if name not in _taught(section):
                 advice += f"; to go on with the new file all the same, remove {path}"

@@ -79,17 +79,21 @@ class Epochs:
         self._prepare(epoch)
         rows = self._plan[number]
         targets = self._targets.lengths[rows] + 1
-        own = rows[share(self._sources.lengths[rows] + 1 + targets, self._rank, self._size)]
-        idle = len(own) == 0
-        taken = rows[:1] if idle else own
-        batch = collate(self._sources, self._targets, taken)
-        batch = replace(batch, rows=np.where(self._changed[taken], -1, taken))
+        process_rows = rows[
+            share(self._sources.lengths[rows] + 1 + targets, self._rank, self._size)
+        ]
+        idle = len(process_rows) == 0
+        batch_rows = rows[:1] if idle else process_rows
+        batch = collate(self._sources, self._targets, batch_rows)
+        batch = replace(batch, rows=np.where(self._changed[batch_rows], -1, batch_rows))
         return Part(batch, rows, int(targets.sum()), idle)
 
     def largest(self) -> Part:
         """Of the first 50 parts the one with the most positions."""
-        parts = (self.part(0, number) for number in range(min(50, self.batches(0))))
-        return max(parts, key=lambda p: p.batch.source.numel() + p.batch.target_in.numel())
+        candidates = (self.part(0, number) for number in range(min(50, self.batches(0))))
+        return max(
+            candidates, key=lambda part: part.batch.source.numel() + part.batch.target_in.numel()
+        )
 
     def _prepare(self, epoch: int) -> None:
         if epoch == self._epoch:
@@ -128,12 +132,12 @@ class Epochs:
         # Noise makes new words in each pass: memory stays bounded.
         self._source.keep(self._clean[0])
         self._target.keep(self._clean[1])
-        drawn = self._noise.draw(Random(f"{self._configuration.seed} {epoch}"))
-        sources, targets = self._in_words(list(drawn.values()))
+        noisy = self._noise.draw(Random(f"{self._configuration.seed} {epoch}"))
+        sources, targets = self._in_words(list(noisy.values()))
         longest = self._configuration.data.longest
         fits = self._source.best(sources).lengths <= longest
         fits &= self._target.best(targets).lengths <= longest
-        rows[np.array(list(drawn), dtype=np.int64)[fits]] = len(clean) + np.flatnonzero(fits)
+        rows[np.array(list(noisy), dtype=np.int64)[fits]] = len(clean) + np.flatnonzero(fits)
         words = clean.then(sources).take(rows), clean_targets.then(targets).take(rows)
         return *words, rows >= len(clean)
 
@@ -152,10 +156,10 @@ def share(costs: NDArray[np.int64], rank: int, size: int) -> NDArray[np.int64]:
     if size == 1:
         return np.arange(len(costs))
     loads = [(0, process) for process in range(size)]
-    taken = []
+    places = []
     for place in np.argsort(-costs, kind="stable"):
         load, process = loads[0]
         heapq.heapreplace(loads, (load + int(costs[place]), process))
         if process == rank:
-            taken.append(int(place))
-    return np.array(sorted(taken), dtype=np.int64)
+            places.append(int(place))
+    return np.array(sorted(places), dtype=np.int64)

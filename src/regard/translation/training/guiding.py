@@ -91,14 +91,14 @@ class Guide:
         row = torch.from_numpy(np.repeat(np.arange(len(batch.rows)), numbers.lengths))
         link = torch.from_numpy(self._links[numbers.items]).long()
         # A tokenizer may drop a word, such as a byte order mark. Then pieces cannot be assigned: the pair is skipped.
-        begun = torch.stack([sources.amax(-1), targets.amax(-1)], -1).cpu() + 1
-        agreed = (begun == torch.from_numpy(self._words[batch.rows])).all(-1)[row]
+        word_counts = torch.stack([sources.amax(-1), targets.amax(-1)], -1).cpu() + 1
+        agreed = (word_counts == torch.from_numpy(self._words[batch.rows])).all(-1)[row]
         row, link = row[agreed], link[agreed]
         words[row, link[:, 1], link[:, 0]] = True
         # Pieces of no word have number -1, which indexes the last row or column, where nothing is linked.
-        here = torch.arange(len(target))[:, None, None]
-        found = words[here, targets.cpu()[:, :, None], sources.cpu()[:, None, :]]
-        return found.to(target.device)
+        rows = torch.arange(len(target))[:, None, None]
+        linked_pieces = words[rows, targets.cpu()[:, :, None], sources.cpu()[:, None, :]]
+        return linked_pieces.to(target.device)
 
 
 def words_of(text: str, marks: bool) -> list[str]:
@@ -113,16 +113,16 @@ def words_of(text: str, marks: bool) -> list[str]:
 def _links(pair: Pair, words: tuple[int, int]) -> NDArray[np.int32]:
     """The links of a pair, sure or possible, as (source, target) words."""
     try:
-        found = sorted(set.union(*parse_links(pair.links)))
+        links = sorted(set.union(*parse_links(pair.links)))
     except DataError as fault:
         raise DataError(f'{fault}, in the links of "{pair.source[:60]}"') from None
-    for link in found:
+    for link in links:
         if link[0] >= words[0] or link[1] >= words[1]:
             raise DataError(
                 f'link {link[0]}-{link[1]}: "{pair.source[:60]}" has {words[0]} words and its translation '
                 f"{words[1]}, counted from 0: training.guide.words tells how words are separated"
             )
-    return np.array(found, dtype=np.int32).reshape(-1, 2)
+    return np.array(links, dtype=np.int32).reshape(-1, 2)
 
 
 class _Owners:
@@ -138,10 +138,10 @@ class _Owners:
     def of(self, ids: Int[Tensor, "batch length"]) -> Int[Tensor, "batch length"]:
         """The number of the word of each piece, from 0; -1 for special pieces."""
         begins, kinds = self._begins.to(ids.device)[ids], self._kinds.to(ids.device)[ids]
-        before = kinds.roll(1, -1)
-        before[:, 0] = 0
+        previous = kinds.roll(1, -1)
+        previous[:, 0] = 0
         # A piece that is only a space has no kind of its own.
-        turns = (kinds != before) & (kinds > 0) & (before > 0)
+        turns = (kinds != previous) & (kinds > 0) & (previous > 0)
         return ((begins | turns).cumsum(-1) - 1).masked_fill(ids <= EOS, -1)
 
 

@@ -52,8 +52,8 @@ class Trainer:
             observer.note("training.shard changes nothing: one process holds all of the model")
         if not self._sharded:  # shards are moved to the device one by one
             self.model.to(self.device)
-        parts = processes.rank, processes.size
-        self.epochs = Epochs(data.train, tokenizers, configuration, *parts)
+        process = processes.rank, processes.size
+        self.epochs = Epochs(data.train, tokenizers, configuration, *process)
         language = configuration.data.target_languages[0]
         self.validation = Validation(data.valid, tokenizers, settings, configuration.seed, language)
         self.progress = Progress(tokenizer=self.validation.tokenizer)
@@ -81,20 +81,20 @@ class Trainer:
         """Load the newest checkpoint; whether there is one."""
         if self.processes.first:
             checkpoints.clean(self.run)
-        found = checkpoints.load_newest(self.run, self.model, self.optimiser)
-        self.progress = found or self.progress
+        newest = checkpoints.load_newest(self.run, self.model, self.optimiser)
+        self.progress = newest or self.progress
         (step,) = self.processes.numbers([self.progress.step])
         if step != self.progress.step:
             raise TrainingError(
                 f"{self.run.folder}: the first process resumes at step {step:.0f}, this one at step "
                 f"{self.progress.step}: all need the same run folder"
             )
-        if found is not None:
-            self._score_as_before(found)
-        if found is not None and self.processes.first:
-            reporting.forget(self.run, found.step, unvalidated=found.unvalidated)
+        if newest is not None:
+            self._score_as_before(newest)
+        if newest is not None and self.processes.first:
+            reporting.forget(self.run, newest.step, unvalidated=newest.unvalidated)
             self._prune()  # a kill may have come between the last save and this
-        return found is not None
+        return newest is not None
 
     def train(self, should_stop: Callable[[], bool] = lambda: False) -> Outcome:
         """Train until the budget or patience ends, or until `should_stop` returns True. Both save a checkpoint."""
@@ -133,28 +133,31 @@ class Trainer:
 
         They are those of the best checkpoint, or the mean of the best ones if that is better.
         """
-        model, kept = self.model, dict(self.run.checkpoints())
-        best = [(score, step) for score, step in self.progress.best if step in kept]
-        own = {name: tensor.clone() for name, tensor in weights.unique(model).items()}
+        model, checkpoint_folders = self.model, dict(self.run.checkpoints())
+        best = [(score, step) for score, step in self.progress.best if step in checkpoint_folders]
+        current = {name: tensor.clone() for name, tensor in weights.unique(model).items()}
         if not best:
-            return own, f"the weights of step {self.progress.step}"
+            return current, f"the weights of step {self.progress.step}"
         steps = [step for _, step in best]
         for step in steps:
-            self.run.check_resumable(kept[step])
-        single = checkpoints.mean([kept[steps[0]]], model), f"the weights of step {steps[0]}"
+            self.run.check_resumable(checkpoint_folders[step])
+        single = (
+            checkpoints.mean([checkpoint_folders[steps[0]]], model),
+            f"the weights of step {steps[0]}",
+        )
         if not self.settings.average or len(steps) < 2:
             return single
-        averaged = checkpoints.mean([kept[step] for step in steps], model)
+        averaged = checkpoints.mean([checkpoint_folders[step] for step in steps], model)
         try:
             weights.load_into(model, averaged, self.run.folder)
             # In the precision of the checkpoints' scores, with which it is compared.
             score = self._score(self.measure(precision=self.progress.precision))
         finally:
-            weights.load_into(model, own, self.run.folder)
+            weights.load_into(model, current, self.run.folder)
         if score < best[0][0]:
             return single
-        listed = ", ".join(str(step) for step in sorted(steps))
-        return averaged, f"the mean of the weights of steps {listed}"
+        step_names = ", ".join(str(step) for step in sorted(steps))
+        return averaged, f"the mean of the weights of steps {step_names}"
 
     def measure(
         self, should_stop: Callable[[], bool] = lambda: False, precision: str = "float32"
@@ -211,12 +214,12 @@ class Trainer:
         started = time.perf_counter()
         progress = self.progress
         rate = self.schedule.rate(progress)
-        parts = self.schedule.next_parts(progress)
+        batches = self.schedule.next_parts(progress)
         step = progress.step + 1
         seed = self.processes.seed(self.configuration.seed, step)
         if seed is not None:
             torch.manual_seed(seed)
-        update = self._learner.step(parts, step, rate, progress.precision)
+        update = self._learner.step(batches, step, rate, progress.precision)
         progress.count_step(update.loss, update.tokens, time.perf_counter() - started)
         return update
 
@@ -230,10 +233,10 @@ class Trainer:
             except Stopped:
                 if self.processes.size == 1:
                     raise
-        given = [0.0] * 5
+        numbers = [0.0] * 5
         if quality is not None:
-            given = [1.0, quality.loss, quality.bleu, quality.chrf, quality.exact]
-        done, loss, bleu, chrf, exact = self.processes.numbers(given)
+            numbers = [1.0, quality.loss, quality.bleu, quality.chrf, quality.exact]
+        done, loss, bleu, chrf, exact = self.processes.numbers(numbers)
         if not done:
             raise Stopped
         quality = quality or Quality(loss, bleu, chrf, exact)

@@ -31,8 +31,8 @@ class Noise:
 
     def draw(self, random: Random) -> dict[int, Pair]:
         """The changed pairs of a pass, by their rows."""
-        found = ((row, self._changed(pair, random)) for row, pair in enumerate(self._pairs))
-        return {row: new for row, new in found if new is not self._pairs[row]}
+        pairs = ((row, self._changed(pair, random)) for row, pair in enumerate(self._pairs))
+        return {row: new for row, new in pairs if new is not self._pairs[row]}
 
     def _changed(self, pair: Pair, random: Random) -> Pair:
         settings, chance = self._settings, random.random
@@ -63,9 +63,9 @@ class Noise:
 
     def _joined(self, pair: Pair, random: Random) -> Pair:
         """A pair and one to three others of the same tags, as one."""
-        others = [random.choice(self._pairs) for _ in range(random.randrange(1, _JOINED))]
-        every = [pair, *(other for other in others if other.tags == pair.tags)]
+        drawn_pairs = [random.choice(self._pairs) for _ in range(random.randrange(1, _JOINED))]
+        every = [pair, *(pair_drawn for pair_drawn in drawn_pairs if pair_drawn.tags == pair.tags)]
         return pair._replace(
-            source=" ".join(each.source for each in every),
-            target=" ".join(each.target for each in every),
+            source=" ".join(sentence.source for sentence in every),
+            target=" ".join(sentence.target for sentence in every),
         )

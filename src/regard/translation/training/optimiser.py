@@ -17,8 +17,8 @@ def optimiser_of(settings: TrainingSettings, module: nn.Module) -> torch.optim.O
         return torch.optim.Adam(module.parameters(), **adam)
     if settings.optimiser == "adamw":
         return torch.optim.AdamW(module.parameters(), **adam)
-    matrices, others = _divide(module)
-    return Joined(Muon(matrices, **shared), torch.optim.AdamW(others, **adam))
+    matrices, other_weights = _divide(module)
+    return Joined(Muon(matrices, **shared), torch.optim.AdamW(other_weights, **adam))
 
 
 def _divide(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
@@ -29,13 +29,15 @@ def _divide(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """
     words = {
         id(weight)
-        for name, part in model.named_modules()
-        if isinstance(part, nn.Embedding) or name == "output"
-        for weight in part.parameters(recurse=False)
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Embedding) or name == "output"
+        for weight in module.parameters(recurse=False)
     }
-    matrices = [each for each in model.parameters() if each.ndim == 2 and id(each) not in words]
-    chosen = {id(each) for each in matrices}
-    return matrices, [each for each in model.parameters() if id(each) not in chosen]
+    matrices = [
+        weight for weight in model.parameters() if weight.ndim == 2 and id(weight) not in words
+    ]
+    matrix_ids = {id(weight) for weight in matrices}
+    return matrices, [weight for weight in model.parameters() if id(weight) not in matrix_ids]
 
 
 class Muon(torch.optim.Optimizer):
@@ -86,13 +88,15 @@ def orthogonal(matrix: Tensor) -> Tensor:
 class Joined(torch.optim.Optimizer):
     """Several optimisers, each of other weights, as one: with all their groups and one state."""
 
-    def __init__(self, *parts: torch.optim.Optimizer) -> None:
+    def __init__(self, *optimisers: torch.optim.Optimizer) -> None:
         # The groups are those of the parts themselves, so a learning rate that is set here reaches them.
-        super().__init__([group for part in parts for group in part.param_groups], {})
-        self.parts, self.state = parts, defaultdict(dict)
-        for part in parts:
-            part.state = self.state
+        super().__init__(
+            [group for optimiser in optimisers for group in optimiser.param_groups], {}
+        )
+        self.parts, self.state = optimisers, defaultdict(dict)
+        for optimiser in optimisers:
+            optimiser.state = self.state
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        for part in self.parts:
-            part.step()
+        for optimiser in self.parts:
+            optimiser.step()

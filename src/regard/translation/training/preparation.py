@@ -61,40 +61,40 @@ def prepare(
     observer, processes = observer or Observer(), processes or Processes()
     if processes.first:
         Run.check_free(folder)
-        left = Run(folder, configuration)
-        if {path.name for _, path in left.checkpoints()} - {checkpoint_name(0)}:
+        leftover = Run(folder, configuration)
+        if {path.name for _, path in leftover.checkpoints()} - {checkpoint_name(0)}:
             raise TrainingError(
                 f"{folder}: holds checkpoints but no config.toml: choose another --run"
             )
-        checkpoints.prune(left, set())  # of a start that was killed before the run was made
+        checkpoints.prune(leftover, set())  # of a start that was killed before the run was made
     configuration.check_vectors()
     if start is not None:
         configuration = _fitted(configuration, start)
     run = Run(folder, configuration, lock=lock)
     sums = file_sums(corpus_files(configuration.data, data)) if processes.first else {}
-    found = read_data(configuration.data, data, configuration.seed)
+    corpus = read_data(configuration.data, data, configuration.seed)
     observer.note(
-        f"{len(found.train)} training pairs, {len(found.valid)} for validation, skipped {found.skipped}"
+        f"{len(corpus.train)} training pairs, {len(corpus.valid)} for validation, skipped {corpus.skipped}"
     )
     if start is not None:
         tokenizers = start.tokenizers()
     else:
-        tokenizers = learn_tokenizers(configuration, by_people(found.train), processes, observer)
-    found = short_enough(found, tokenizers, configuration.data.longest, observer)
-    made = made_files(configuration.data, folder)
-    if made:
+        tokenizers = learn_tokenizers(configuration, by_people(corpus.train), processes, observer)
+    corpus = short_enough(corpus, tokenizers, configuration.data.longest, observer)
+    made_paths = made_files(configuration.data, folder)
+    if made_paths:
         if processes.first:
             folder.mkdir(parents=True, exist_ok=True)
         processes.wait()
         if not folder.is_dir():
             raise TrainingError(f"{folder}: not on this machine: all processes need the run folder")
         if processes.first and synthesise is not None:
-            synthesise(by_people(found.train))
-            sums |= file_sums(made)
+            synthesise(by_people(corpus.train))
+            sums |= file_sums(made_paths)
         processes.wait()
-        found = _with_made(found, configuration.data, folder, tokenizers, observer)
-        observer.note(f"{len(found.train)} training pairs with those that models made")
-    trainer = Trainer(run, tokenizers, found, observer, processes)
+        corpus = _with_made(corpus, configuration.data, folder, tokenizers, observer)
+        observer.note(f"{len(corpus.train)} training pairs with those that models made")
+    trainer = Trainer(run, tokenizers, corpus, observer, processes)
     if start is not None:
         _copy_weights(start, trainer.model)
     if processes.first:
@@ -109,9 +109,9 @@ def prepare(
             Run.create(folder, configuration, replace(tokenizers, unseen=unseen))
             if configuration.data.generated is None:
                 with raised_as(TrainingError, f"{folder}: cannot be written"):
-                    own = by_people(found.train)
-                    Doubts.learn(own, found.valid).keep(run)
-                    words = KnownWords.learn(own)
+                    pairs = by_people(corpus.train)
+                    Doubts.learn(pairs, corpus.valid).keep(run)
+                    words = KnownWords.learn(pairs)
                     old = None if start is None else KnownWords.open(start)
                     (words if old is None else old.joined(words)).keep(run)
     return trainer
@@ -133,39 +133,39 @@ def prepare_resumed(
     run = replace(Run.open(folder), lock=lock)
     run.configuration.check_vectors(resumed=True)
     if configuration is not None:
-        changed = [
+        differences = [
             f"{key}: {old!r} in the run folder, {new!r} asked for"
             for key, old, new in toml.differences(run.configuration, configuration, free=False)
         ]
-        if changed:
+        if differences:
             raise ConfigurationError(
                 f"{folder}: a resumed training keeps its configuration; these differ: "
-                + "; ".join(changed)
+                + "; ".join(differences)
             )
         run = replace(run, configuration=configuration)
     observer = observer or Observer()
     section = run.configuration.data
     check_made(section, folder)
     check_sums(run, data)
-    found = read_data(section, data, run.configuration.seed)
+    corpus = read_data(section, data, run.configuration.seed)
     tokenizers = run.tokenizers()
-    found = short_enough(found, tokenizers, section.longest, observer)
-    found = _with_made(found, section, folder, tokenizers, observer)
-    trainer = Trainer(run, tokenizers, found, observer, processes or Processes())
+    corpus = short_enough(corpus, tokenizers, section.longest, observer)
+    corpus = _with_made(corpus, section, folder, tokenizers, observer)
+    trainer = Trainer(run, tokenizers, corpus, observer, processes or Processes())
     if trainer.resume():
         observer.note(f"resumed at step {trainer.progress.step}")
     return trainer
 
 
 def _with_made(
-    found: Data, section: DataSettings, folder: Path, tokenizers: Tokenizers, observer: Observer
+    corpus: Data, section: DataSettings, folder: Path, tokenizers: Tokenizers, observer: Observer
 ) -> Data:
     """The data with the pairs that models have made in the run folder."""
-    made = replace(found, train=made_pairs(found.train, section, folder))
-    if not made.train:
-        return found
-    made = short_enough(made, tokenizers, section.longest, observer)
-    return replace(found, train=found.train + made.train)
+    made_corpus = replace(corpus, train=made_pairs(corpus.train, section, folder))
+    if not made_corpus.train:
+        return corpus
+    made_corpus = short_enough(made_corpus, tokenizers, section.longest, observer)
+    return replace(corpus, train=corpus.train + made_corpus.train)
 
 
 def _fitted(configuration: Configuration, start: Run) -> Configuration:
@@ -184,11 +184,11 @@ def _fitted(configuration: Configuration, start: Run) -> Configuration:
     free = _FREE - ({"longest"} if old.get("positions") == "learned" else set())
     # Two kinds of models have different keys: the message names the kinds only.
     keys = sorted(old.keys() & new.keys() - free) if old["kind"] == new["kind"] else ["kind"]
-    changed = [f"model.{k} = {new[k]!r}, there {old[k]!r}" for k in keys if old[k] != new[k]]
-    if changed:
+    differences = [f"model.{k} = {new[k]!r}, there {old[k]!r}" for k in keys if old[k] != new[k]]
+    if differences:
         raise ConfigurationError(
             f"--from {start.folder}: the model must have the shape of the one it starts from: "
-            + "; ".join(changed)
+            + "; ".join(differences)
         )
     tokenizer = start.configuration.tokenizer.model_copy(
         update={"sampling": configuration.tokenizer.sampling}
@@ -198,12 +198,12 @@ def _fitted(configuration: Configuration, start: Run) -> Configuration:
             f"--from {start.folder}: its tokenizer is BPE, which "
             f"cannot sample segmentations (tokenizer.sampling = {tokenizer.sampling}): set it to 0"
         )
-    known = start.tokenizers().source.tags
-    missing = [tag for tag in configuration.data.tags if tag not in known]
+    tags = start.tokenizers().source.tags
+    missing = [tag for tag in configuration.data.tags if tag not in tags]
     if missing:
         raise ConfigurationError(
             f"--from {start.folder}: its tokenizer has no tag {', '.join(missing)} (it has "
-            f"{', '.join(known) or 'none'}): train from the start, or leave the tags out"
+            f"{', '.join(tags) or 'none'}): train from the start, or leave the tags out"
         )
     return configuration.model_copy(update={"tokenizer": tokenizer})
 

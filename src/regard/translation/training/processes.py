@@ -29,8 +29,8 @@ def _connected() -> Iterator[None]:
     try:
         yield
     except (RuntimeError, ValueError) as fault:
-        other = TrainingError(f"the processes cannot exchange data: {fault}")
-        raise ended_elsewhere(fault) or other from None
+        error = TrainingError(f"the processes cannot exchange data: {fault}")
+        raise ended_elsewhere(fault) or error from None
 
 
 class Processes:
@@ -93,10 +93,10 @@ class Processes:
     @_connected()
     def numbers(self, values: Sequence[float]) -> list[float]:
         """The numbers of the first process. All processes must pass equally many."""
-        given = torch.tensor(values, dtype=torch.float64)
+        tensor = torch.tensor(values, dtype=torch.float64)
         if self._store is not None:
-            dist.broadcast(given, src=0)
-        return [float(value) for value in given]
+            dist.broadcast(tensor, src=0)
+        return [float(value) for value in tensor]
 
     @_connected()
     def content(self, content: bytes) -> bytes:
@@ -104,11 +104,11 @@ class Processes:
         if self._store is None:
             return content
         (length,) = self.numbers([len(content)])
-        given = torch.zeros(int(length), dtype=torch.uint8)
+        buffer = torch.zeros(int(length), dtype=torch.uint8)
         if self.first:
-            given.numpy()[:] = np.frombuffer(content, dtype=np.uint8)
-        dist.broadcast(given, src=0)
-        return given.numpy().tobytes()
+            buffer.numpy()[:] = np.frombuffer(content, dtype=np.uint8)
+        dist.broadcast(buffer, src=0)
+        return buffer.numpy().tobytes()
 
     def wait(self) -> None:
         """Wait until all processes call this."""
@@ -129,8 +129,8 @@ class Processes:
         """
         if self._store is None:
             return None
-        drawn = np.random.SeedSequence([seed, step, self.rank]).generate_state(1, np.uint64)
-        return int(drawn[0])
+        numbers = np.random.SeedSequence([seed, step, self.rank]).generate_state(1, np.uint64)
+        return int(numbers[0])
 
 
 def join(device: str = "cpu") -> Processes:
@@ -174,17 +174,17 @@ def ended_elsewhere(fault: BaseException) -> TrainingError | None:
     )
 
 
-def end_with_parent(first: bool) -> None:
+def end_with_parent(is_first: bool) -> None:
     """End this process once its parent has ended: torchrun that is killed by SIGKILL ends no process.
 
-    The `first` of several processes prints a message.
+    The `is_first` of several processes prints a message.
     """
     parent = os.getppid()
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(1.0)
-        if first:
+        if is_first:
             message = (
                 "error: torchrun has ended: continue from the newest checkpoint with --resume\n"
             )

@@ -98,8 +98,8 @@ def read_progress(path: Path, checksum: str) -> Progress:
         table.pop("finished", None)  # an unused key of checkpoints until 0.1
         return _PROGRESS.validate_json(json.dumps(table), strict=True)
     except ValidationError as fault:
-        first = fault.errors()[0]
-        why = f"{'.'.join(map(str, first['loc']))} is {first['input']!r}: {first['msg']}"
+        error = fault.errors()[0]
+        why = f"{'.'.join(map(str, error['loc']))} is {error['input']!r}: {error['msg']}"
     except (ValueError, TypeError, AttributeError, RecursionError) as fault:
         why = str(fault)
     raise CorruptedError(f"{path}: corrupted or truncated: {' '.join(why.split())[:200]}")

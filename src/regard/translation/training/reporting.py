@@ -156,17 +156,17 @@ def forget(run: Run, step: int, *, unvalidated: bool = False) -> None:
     path = run.folder / METRICS
     if not path.exists():
         return
-    kept = []
-    before = path.read_bytes()
-    for line in before.decode("utf-8", "replace").splitlines():
+    lines_kept = []
+    old_text = path.read_bytes()
+    for line in old_text.decode("utf-8", "replace").splitlines():
         with suppress(ValueError, KeyError, TypeError):  # a line that was cut off by a kill
-            made = json.loads(line)
-            again = unvalidated and made["step"] == step and made["kind"] == "validation"
-            if made["step"] <= step and not again:
-                kept.append(line)
-    after = "".join(line + "\n" for line in kept).encode()
-    if after != before:
-        files.write(path, after)
+            event = json.loads(line)
+            is_repeated = unvalidated and event["step"] == step and event["kind"] == "validation"
+            if event["step"] <= step and not is_repeated:
+                lines_kept.append(line)
+    new_text = "".join(line + "\n" for line in lines_kept).encode()
+    if new_text != old_text:
+        files.write(path, new_text)
 
 
 def scalar_writer(run: Run, step: int) -> Any:
@@ -193,8 +193,10 @@ def _write_samples(run: Run, step: int, samples: Sequence[Sample]) -> None:
         return
     path = run.folder / SAMPLES
     with raised_as(TrainingError, f"{path}: cannot be written"):
-        before = files.read(path).decode("utf-8", "replace") if path.exists() else ""
-        later = (found.start() for found in _SAMPLED_STEP.finditer(before) if int(found[1]) >= step)
+        old_text = files.read(path).decode("utf-8", "replace") if path.exists() else ""
+        later = (
+            match.start() for match in _SAMPLED_STEP.finditer(old_text) if int(match[1]) >= step
+        )
         blocks = "\n\n".join("\n".join(sample.lines()) for sample in samples)
-        text = f"{before[: next(later, None)]}step {step}\n{blocks}\n\n"
+        text = f"{old_text[: next(later, None)]}step {step}\n{blocks}\n\n"
         files.write(path, text.encode("utf-8", "replace"))

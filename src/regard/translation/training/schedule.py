@@ -32,10 +32,10 @@ class Schedule:
         settings = self._settings
         if settings.max_steps and progress.step >= settings.max_steps:
             return True
-        last = settings.max_epochs - 1
+        last_epoch = settings.max_epochs - 1
         return settings.max_epochs > 0 and (
-            progress.epoch > last
-            or (progress.epoch == last and progress.batch >= self._epochs.batches(last))
+            progress.epoch > last_epoch
+            or (progress.epoch == last_epoch and progress.batch >= self._epochs.batches(last_epoch))
         )
 
     def over(self, progress: Progress) -> bool:
@@ -45,15 +45,15 @@ class Schedule:
 
     def next_parts(self, progress: Progress) -> list[Part]:
         """This process's parts of the batches of the next step; counts these batches in `progress`."""
-        parts: list[Part] = []
+        batches: list[Part] = []
         for _ in range(self._settings.accumulate):
-            if parts and self.spent(progress):  # the last step of the last pass may have fewer
+            if batches and self.spent(progress):  # the last step of the last pass may have fewer
                 break
             if progress.batch >= self._epochs.batches(progress.epoch):
                 progress.epoch, progress.batch = progress.epoch + 1, 0
-            parts.append(self._epochs.part(progress.epoch, progress.batch))
+            batches.append(self._epochs.part(progress.epoch, progress.batch))
             progress.batch += 1
-        return parts
+        return batches
 
     def rate(self, progress: Progress) -> float:
         """The learning rate of the next step."""

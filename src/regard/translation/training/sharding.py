@@ -23,10 +23,10 @@ class ShardedLearner(Learner):
     of the given learner stays whole, for checkpoints and validation.
     """
 
-    def __init__(self, whole: Learner) -> None:
-        model, settings, processes = whole.model, whole.settings, whole.processes
+    def __init__(self, learner: Learner) -> None:
+        model, settings, processes = learner.model, learner.settings, learner.processes
         super().__init__(
-            copy.deepcopy(model), whole.optimiser, settings, processes, whole.objective.guide
+            copy.deepcopy(model), learner.optimiser, settings, processes, learner.objective.guide
         )
         mesh = init_device_mesh(processes.device.type, (processes.size,))
         layers = (
@@ -41,11 +41,11 @@ class ShardedLearner(Learner):
                 # Gradients are summed, not averaged: the loss is already divided by the tokens of all processes.
                 module.set_gradient_divide_factor(1.0)
                 module.set_force_sum_reduction_for_comms(True)
-        self._whole, self._saved = model, whole.optimiser
+        self._whole, self._saved = model, learner.optimiser
         self.optimiser = optimiser_of(settings, self.objective)
-        for own, piece in self._pairs():
-            if own in self._saved.state:
-                entries = self._saved.state[own].items()
+        for parameter, piece in self._pairs():
+            if parameter in self._saved.state:
+                entries = self._saved.state[parameter].items()
                 self.optimiser.state[piece] = {k: _piece(value, piece) for k, value in entries}
         if not processes.first:
             self._saved.state.clear()
@@ -61,18 +61,18 @@ class ShardedLearner(Learner):
 
     @torch.no_grad()
     def gather(self) -> None:
-        for own, piece in self._pairs():
+        for parameter, piece in self._pairs():
             # All processes take part in gathering; the first one keeps the result.
             entries = {key: _gathered(value) for key, value in self.optimiser.state[piece].items()}
             tensor = _gathered(piece.detach())
             if self.processes.first:
-                own.copy_(tensor)  # raises the version counter; copying to `.data` would not
-                self._saved.state[own] = {k: value.cpu() for k, value in entries.items()}
+                parameter.copy_(tensor)  # raises the version counter; copying to `.data` would not
+                self._saved.state[parameter] = {k: value.cpu() for k, value in entries.items()}
 
     def _pairs(self) -> Iterator[tuple[nn.Parameter, DTensor]]:
-        for own, piece in zip(self._whole.parameters(), self.model.parameters(), strict=True):
+        for parameter, piece in zip(self._whole.parameters(), self.model.parameters(), strict=True):
             assert isinstance(piece, DTensor)
-            yield own, piece
+            yield parameter, piece
 
 
 def _gathered(tensor: Tensor) -> Tensor:

@@ -31,12 +31,12 @@ class Update(NamedTuple):
 @contextmanager
 def products(precision: str) -> Iterator[None]:
     """Allow rounding in products of float32 if `precision` is `medium`, and only then, forward and backward."""
-    before = torch.get_float32_matmul_precision()
+    precision_before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium" if precision == "medium" else "highest")
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(precision_before)
 
 
 @contextmanager
@@ -65,7 +65,7 @@ class Learner:
         self.settings, self.processes = settings, processes
         self.objective = Objective(model, settings.label_smoothing, guide, settings.consistency)
 
-    def step(self, parts: list[Part], number: int, rate: float, precision: str) -> Update:
+    def step(self, batches: list[Part], number: int, rate: float, precision: str) -> Update:
         """Update the weights once, by this process's parts, one at least, of some batches.
 
         `number` is the step, counted from 1; `precision` is one of `arithmetic`.
@@ -73,16 +73,16 @@ class Learner:
         Raises:
             TrainingError: the loss or a gradient is not finite, or memory ran out.
         """
-        tokens = sum(part.target_tokens for part in parts)
+        tokens = sum(batch_part.target_tokens for batch_part in batches)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        loss = self.processes.total(self.gradients(parts, tokens, number, precision))
+        loss = self.processes.total(self.gradients(batches, tokens, number, precision))
         with memory_named(f"at step {number}, in the optimiser", "the sizes of the model"):
             norm = self.sum_and_clip()
             if not (math.isfinite(loss) and math.isfinite(norm)):
                 raise TrainingError(
                     f"step {number}: loss {loss}, gradient norm {norm}: training cannot go on; the batch holds "
-                    f"{sum(len(part.rows) for part in parts)} sentence pairs (rows {_some(parts[0].rows)}). "
+                    f"{sum(len(batch.rows) for batch in batches)} sentence pairs (rows {_some(batches[0].rows)}). "
                     "Checkpoints are untouched: lower training.learning_rate or set training.clip"
                 )
             with arithmetic(precision, self.processes.device):
@@ -92,20 +92,20 @@ class Learner:
         self.optimiser.zero_grad(set_to_none=True)
         return Update(loss, norm, rate, tokens)
 
-    def gradients(self, parts: list[Part], tokens: int, number: int, precision: str) -> float:
+    def gradients(self, batches: list[Part], tokens: int, number: int, precision: str) -> float:
         """Add up the gradients of the loss per token of the whole batch; this process's share of that loss."""
         device, total = self.processes.device, 0.0
-        for part in parts:
-            batch = part.batch
+        for batch_part in batches:
+            batch = batch_part.batch
             doing = (
                 f"on a batch of {len(batch.rows)} sentences, {batch.source.shape[1]} source and "
-                f"{batch.target_in.shape[1]} target positions (step {number}, rows {_some(part.rows)})"
+                f"{batch.target_in.shape[1]} target positions (step {number}, rows {_some(batch_part.rows)})"
             )
             lower = "training.batch_tokens or data.longest"
             with memory_named(doing, lower), products(precision):
                 with arithmetic(precision, device):
                     loss = self.objective(batch.to(device)) / tokens
-                if part.idle:
+                if batch_part.idle:
                     loss = loss * 0
                 loss.backward()
             total += float(loss.detach())

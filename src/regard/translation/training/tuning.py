@@ -45,23 +45,23 @@ SIMPLEST = Setting("float32", 1)
 def settle(progress: Progress, learner: Learner, epochs: Epochs, observer: Observer) -> Setting:
     """Choose precision and threads; keep them in `progress`, and set torch's threads."""
     processes, settings = learner.processes, learner.settings
-    most = int(processes.numbers([torch.get_num_threads()])[0])
+    threads_here = int(processes.numbers([torch.get_num_threads()])[0])
     if progress.precision:
-        before = Setting(progress.precision, progress.threads or settings.threads or most)
+        old = Setting(progress.precision, progress.threads or settings.threads or threads_here)
         # A configuration may now give another setting, and fewer threads may be left.
         choice = Setting(
-            before.precision if settings.precision == "auto" else settings.precision,
-            settings.threads or min(before.threads, most),
+            old.precision if settings.precision == "auto" else settings.precision,
+            settings.threads or min(old.threads, threads_here),
         )
-        if choice != before:
+        if choice != old:
             observer.note(
-                f"from step {progress.step + 1} on {choice}, before {before}: "
+                f"from step {progress.step + 1} on {choice}, before {old}: "
                 "the weights will have other bits than without this change"
             )
             progress.measured = 0.0
     else:
-        fixed = settings.threads or (0 if processes.device.type == "cpu" else most)
-        choices = candidates(settings.precision, fixed, most)
+        fixed = settings.threads or (0 if processes.device.type == "cpu" else threads_here)
+        choices = candidates(settings.precision, fixed, threads_here)
         choice = choices[0]
         if len(choices) > 1:
             choice, progress.measured = _measured(choices, learner, epochs, observer)
@@ -70,7 +70,7 @@ def settle(progress: Progress, learner: Learner, epochs: Epochs, observer: Obser
     return choice
 
 
-def candidates(precision: str, threads: int, most: int) -> list[Setting]:
+def candidates(precision: str, threads: int, most_threads: int) -> list[Setting]:
     """The settings that a configuration leaves open ("auto" precision, 0 threads), with the simplest one first.
 
     >>> [str(each) for each in candidates("float32", 0, 6)]
@@ -78,7 +78,11 @@ def candidates(precision: str, threads: int, most: int) -> list[Setting]:
     """
     precisions = PRECISIONS if precision == "auto" else (precision,)
     powers = (4**exponent for exponent in range(6))
-    counts = [threads] if threads else [*(count for count in powers if count < most), most]
+    counts = (
+        [threads]
+        if threads
+        else [*(count for count in powers if count < most_threads), most_threads]
+    )
     return [Setting(name, count) for name in precisions for count in counts]
 
 
@@ -86,25 +90,25 @@ def _measured(
     choices: list[Setting], learner: Learner, epochs: Epochs, observer: Observer
 ) -> tuple[Setting, float]:
     """The best setting for one large batch, and its target tokens a second. No random number is used up."""
-    part, processes = epochs.largest(), learner.processes
+    batch, processes = epochs.largest(), learner.processes
     learner.model.train()
     with torch.random.fork_rng([processes.device] if processes.device.type == "cuda" else []):
         # All processes use the times of the first, so that they try the same settings.
-        chosen, seconds = fastest(
-            choices, lambda each: processes.numbers([trial(learner, part, each)])[0]
+        fastest_setting, seconds = fastest(
+            choices, lambda setting: processes.numbers([trial(learner, batch, setting)])[0]
         )
-    speeds = {each: part.target_tokens / min(took) for each, took in seconds.items()}
-    told = ", ".join(f"{each} {speed:,.0f}" for each, speed in speeds.items())
-    observer.note(f"measured on a batch, in target tokens a second: {told}")
-    observer.note(f"chose {chosen}: a less simple one must be clearly quicker")
-    return chosen, speeds[chosen]
+    speeds = {setting: batch.target_tokens / min(took) for setting, took in seconds.items()}
+    speeds_text = ", ".join(f"{setting} {speed:,.0f}" for setting, speed in speeds.items())
+    observer.note(f"measured on a batch, in target tokens a second: {speeds_text}")
+    observer.note(f"chose {fastest_setting}: a less simple one must be clearly quicker")
+    return fastest_setting, speeds[fastest_setting]
 
 
-def trial(learner: Learner, part: Part, setting: Setting) -> float:
+def trial(learner: Learner, batch: Part, setting: Setting) -> float:
     """The seconds in which a setting computes the gradients of a batch. Sets torch's threads."""
     torch.set_num_threads(setting.threads)
     started = time.perf_counter()
-    learner.gradients([part], part.target_tokens, 1, setting.precision)
+    learner.gradients([batch], batch.target_tokens, 1, setting.precision)
     learner.optimiser.zero_grad(set_to_none=True)
     if learner.processes.device.type == "cuda":
         torch.cuda.synchronize(learner.processes.device)
@@ -120,25 +124,29 @@ def fastest(
     """
     simplest = choices[0]
     trial(simplest)  # compiles and allocates
-    seconds: dict[Setting, list[float]] = {each: [] for each in choices}
+    seconds: dict[Setting, list[float]] = {setting: [] for setting in choices}
     tried = set(choices)
     for hopeless in HOPELESS:
-        for each in choices:
-            if each not in tried:
+        for setting in choices:
+            if setting not in tried:
                 continue
-            seconds[each].append(trial(each))
-            took, best = min(seconds[each]), min(map(min, filter(None, seconds.values())))
-            if each != simplest and took > hopeless * best:
-                tried.remove(each)
-            same = each.precision == simplest.precision
+            seconds[setting].append(trial(setting))
+            took, best = min(seconds[setting]), min(map(min, filter(None, seconds.values())))
+            if setting != simplest and took > hopeless * best:
+                tried.remove(setting)
+            same = setting.precision == simplest.precision
             if same and took > hopeless * min(seconds[simplest]):
                 # This number of threads is as slow in another arithmetic.
-                tried = {other for other in tried if other.threads != each.threads}
-    chosen = simplest
-    for each in filter(tried.__contains__, choices):
-        if _clearly_quicker(seconds[each], seconds[chosen]):
-            chosen = each
-    return chosen, {each: took for each, took in seconds.items() if took}
+                tried = {
+                    tried_setting
+                    for tried_setting in tried
+                    if tried_setting.threads != setting.threads
+                }
+    best_setting = simplest
+    for setting in filter(tried.__contains__, choices):
+        if _clearly_quicker(seconds[setting], seconds[best_setting]):
+            best_setting = setting
+    return best_setting, {setting: took for setting, took in seconds.items() if took}
 
 
 def _clearly_quicker(ours: list[float], theirs: list[float]) -> bool:
@@ -160,13 +168,13 @@ class SlowWatch:
         if self._told or self._slow < REPORTS:
             return None
         self._told = True
-        said = (
+        message = (
             f"step {step}: {tokens_per_second:,.0f} tokens/s, but {self._expected:,.0f} were measured with "
             f"{self._setting}: other programs may be using the processors"
         )
         if self._setting == SIMPLEST:
-            return said
+            return message
         return (
-            f"{said}; to change to {SIMPLEST}, stop with Ctrl-C and add to --resume: "
+            f"{message}; to change to {SIMPLEST}, stop with Ctrl-C and add to --resume: "
             "--set training.precision=float32 --set training.threads=1"
         )

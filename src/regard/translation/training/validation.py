@@ -47,8 +47,8 @@ class Validation:
         # The same on every machine, whatever packages it has.
         self.tokenizer = segmenting.plain(segmenting.of_language(language))
         # The samples are always the same ones, evenly spread over the set.
-        shown = min(settings.validate_samples, len(self.pairs))
-        self._shown = [n * len(self.pairs) // shown for n in range(shown)]
+        count = min(settings.validate_samples, len(self.pairs))
+        self._shown = [n * len(self.pairs) // count for n in range(count)]
         self._source = Ragged.of(
             tokenizers.source.tagged(pair.tags).encode(pair.source) for pair in self.pairs
         )
@@ -76,10 +76,10 @@ class Validation:
                 batch = collate(self._source, self._target, rows).to(device)
                 total += float(loss(batch))
                 tokens += batch.target_tokens
-                given = model, batch.source, batch.source_lengths
-                found = translate_batch(*given, _GREEDY, engine=engine)
-                for row, hypotheses in zip(rows, found, strict=True):
-                    texts[int(row)] = self._tokenizers.target.decode(hypotheses[0].tokens)
+                arguments = model, batch.source, batch.source_lengths
+                hypotheses = translate_batch(*arguments, _GREEDY, engine=engine)
+                for row, sentence_hypotheses in zip(rows, hypotheses, strict=True):
+                    texts[int(row)] = self._tokenizers.target.decode(sentence_hypotheses[0].tokens)
         scores = measure(
             [texts[i] for i in range(len(self.pairs))],
             [pair.target for pair in self.pairs],

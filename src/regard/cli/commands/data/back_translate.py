@@ -96,14 +96,16 @@ def back_translate(
         )
         with signals.saving(), report.counted("lines", _lines(text)) as show:
 
-            def told(tally: Tally) -> None:
+            def report_tally(tally: Tally) -> None:
                 show(tally.read, f", {tally.written:,} pairs")
 
-            outcome, tally = work.run(resume=resume, should_stop=signals.stop, progress=told)
+            outcome, tally = work.run(
+                resume=resume, should_stop=signals.stop, progress=report_tally
+            )
     if outcome == "stopped":
         arguments = [each for each in context.obj if each != "--resume"]
-        again = card.typed([*arguments, "--resume"])
-        report.say(f"stopped after {tally.read:,} lines; go on with: {again}", now=True)
+        command = card.typed([*arguments, "--resume"])
+        report.say(f"stopped after {tally.read:,} lines; go on with: {command}", now=True)
         raise typer.Exit(128 + (signals.received or signal.SIGTERM))
     report.say(
         f"{out}: {tally.written:,} sentence pairs of {tally.read:,} lines\n"

@@ -71,16 +71,16 @@ def check(
 
     from regard.translation.text.checking.corpus import check as check_corpus
 
-    found = check_corpus(splits, tokenizers=_tokenizers(model, tokenizer), ratio=ratio)
+    corpus_report = check_corpus(splits, tokenizers=_tokenizers(model, tokenizer), ratio=ratio)
     if out is not None:
-        _draw(found, out)
+        _draw(corpus_report, out)
     if format == "json":
-        print(report.as_json(found.as_object()))
+        print(report.as_json(corpus_report.as_object()))
     else:
-        report.say(_text(found))
+        report.say(_text(corpus_report))
         if out is not None:
             report.say(f"\nwrote {out}")
-    if found.findings.of("error"):
+    if corpus_report.findings.of("error"):
         raise typer.Exit(1)
 
 
@@ -96,42 +96,48 @@ def _tokenizers(model: str | None, path: Path | None) -> tuple[Tokenizer, Tokeni
     from regard.translation.runs import Run
     from regard.translation.translator import find
 
-    both = Run.open(find(model)).tokenizers()
-    return both.source, both.target
+    tokenizers = Run.open(find(model)).tokenizers()
+    return tokenizers.source, tokenizers.target
 
 
-def _text(found: Report) -> str:
-    folder, short = _shortened(found)
-    object_ = found.as_object()
+def _text(corpus_report: Report) -> str:
+    folder, short = _shortened(corpus_report)
+    object_ = corpus_report.as_object()
     rows = [[folder, "lines", "pairs", "empty side", "repeated", "out of proportion"]]
     lengths = [["lengths", "", "", *_LENGTHS]]
-    unread = [split.name for split in found.splits if split.unread]
+    unread = [split.name for split in corpus_report.splits if split.unread]
     for split in object_["splits"]:
         if split["name"] in unread:
             continue
         numbers = split["lines"], split["pairs"], split["empty"]
         rows.append([short(split["name"]), *numbers, split["repeated"]["pairs"], split["outliers"]])
         for side, by_unit in split["lengths"].items():
-            for unit, each in by_unit.items():
-                lengths.append([short(split["name"]), side, unit, *map(each.get, _LENGTHS)])
-    parts = [report.table(rows), report.table(lengths)] if len(rows) > 1 else []
-    overlaps = [one for one in found.overlaps if not {one.earlier, one.later} & set(unread)]
+            for unit, lengths_of_unit in by_unit.items():
+                lengths.append(
+                    [short(split["name"]), side, unit, *map(lengths_of_unit.get, _LENGTHS)]
+                )
+    blocks = [report.table(rows), report.table(lengths)] if len(rows) > 1 else []
+    overlaps = [
+        overlap
+        for overlap in corpus_report.overlaps
+        if not {overlap.earlier, overlap.later} & set(unread)
+    ]
     if overlaps:
         rows = [["lines of a split that are in an earlier one", *_KINDS]]
-        for one in overlaps:
-            counts = [f"{one.exact[kind]:,} ({one.folded[kind]:,})" for kind in _KINDS]
-            rows.append([short(f"{one.later} in {one.earlier}"), *counts])
-        parts.append(report.table(rows) + "\n(in brackets: but for case and punctuation)")
-    if found.vocabularies and len(unread) < len(found.splits):
-        parts.append(_vocabulary(object_["vocabulary"]))
-    problems = [*found.findings.of("error"), *found.findings.of("warning")]
-    parts.append("\n".join(map(short, problems)) or "nothing to object to")
-    return "\n\n".join(parts)
+        for overlap in overlaps:
+            counts = [f"{overlap.exact[kind]:,} ({overlap.folded[kind]:,})" for kind in _KINDS]
+            rows.append([short(f"{overlap.later} in {overlap.earlier}"), *counts])
+        blocks.append(report.table(rows) + "\n(in brackets: but for case and punctuation)")
+    if corpus_report.vocabularies and len(unread) < len(corpus_report.splits):
+        blocks.append(_vocabulary(object_["vocabulary"]))
+    problems = [*corpus_report.findings.of("error"), *corpus_report.findings.of("warning")]
+    blocks.append("\n".join(map(short, problems)) or "nothing to object to")
+    return "\n\n".join(blocks)
 
 
-def _shortened(found: Report) -> tuple[str, Callable[[object], str]]:
+def _shortened(corpus_report: Report) -> tuple[str, Callable[[object], str]]:
     """The folder that all names of files begin with, and a function that leaves it out of a text."""
-    files = sorted({name for split in found.splits for name in split.files}, reverse=True)
+    files = sorted({name for split in corpus_report.splits for name in split.files}, reverse=True)
     names = re.compile("|".join(map(re.escape, files)))
     folder = ""
     # Some names may begin at the root and others here: those have no folder in common.
@@ -145,18 +151,18 @@ def _vocabulary(sides: dict[str, dict[str, Any]]) -> str:
     rows = [["vocabulary", *sides]]
     for name, title in _VOCABULARY.items():
         shape = {"pieces_per_word": ".3f", "byte_share": ".4%"}.get(name, ",")
-        rows.append([title, *(f"{each[name]:{shape}}" for each in sides.values())])
+        rows.append([title, *(f"{counts[name]:{shape}}" for counts in sides.values())])
     lines = [report.table(rows)]
-    for side, each in sides.items():
-        named = [f"{m['character']} {m['code']} {m['count']}" for m in each["most_unknown"]]
+    for side, counts in sides.items():
+        named = [f"{m['character']} {m['code']} {m['count']}" for m in counts["most_unknown"]]
         lines += [f"not known, {side}: {', '.join(named)}"] if named else []
     return "\n".join(lines)
 
 
-def _draw(found: Report, out: Path) -> None:
+def _draw(corpus_report: Report, out: Path) -> None:
     from regard.viewing.charts import histograms
 
-    unit = "pieces" if found.vocabularies else "words"
-    _, short = _shortened(found)
-    splits = [(short(split.name), getattr(split, unit)) for split in found.splits]
+    unit = "pieces" if corpus_report.vocabularies else "words"
+    _, short = _shortened(corpus_report)
+    splits = [(short(split.name), getattr(split, unit)) for split in corpus_report.splits]
     drawing.save(histograms(splits, unit=unit), out)

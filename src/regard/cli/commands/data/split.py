@@ -52,25 +52,25 @@ def split(
     from regard.translation.text.corpora import read_pairs
 
     read = [read_pairs(one) for one in corpus.corpora(files)]
-    found = [pair for own in read for pair in own.pairs]
-    empty = sum(own.skipped for own in read)
-    if not found:
+    pairs = [pair for corpus_pairs in read for pair in corpus_pairs.pairs]
+    empty = sum(corpus_pairs.skipped for corpus_pairs in read)
+    if not pairs:
         raise DataError(f"no usable sentence pairs ({empty} with an empty side)")
-    parts = splitting.split(found, valid=valid, test=test, seed=seed)
-    for note in parts.notes:
+    splits = splitting.split(pairs, valid=valid, test=test, seed=seed)
+    for note in splits.notes:
         report.note(note)
-    made = {"train.tsv": parts.train, "valid.tsv": parts.valid, "test.tsv": parts.test}
-    made = {name: pairs for name, pairs in made.items() if pairs}
+    files_written = {"train.tsv": splits.train, "valid.tsv": splits.valid, "test.tsv": splits.test}
+    files_written = {name: pairs for name, pairs in files_written.items() if pairs}
     with (
         raised_as(RegardError, f"{out}: cannot be written"),
         file_writing.new_folder(out) as folder,
     ):
-        for name, pairs in made.items():
+        for name, pairs in files_written.items():
             text = "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs)
             file_writing.write(folder / name, text.encode())
-    rows = [["", "pairs"], *([name, f"{len(pairs):,}"] for name, pairs in made.items())]
+    rows = [["", "pairs"], *([name, f"{len(pairs):,}"] for name, pairs in files_written.items())]
     report.say(
-        f"{report.table(rows)}\n\nleft out: {empty:,} with an empty side, {parts.repeated:,} repeated\n"
-        f"{parts.families:,} families of pairs that share a sentence, the largest of {parts.largest:,}\n"
+        f"{report.table(rows)}\n\nleft out: {empty:,} with an empty side, {splits.repeated:,} repeated\n"
+        f"{splits.families:,} families of pairs that share a sentence, the largest of {splits.largest:,}\n"
         f"wrote {out}"
     )

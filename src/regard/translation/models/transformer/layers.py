@@ -41,13 +41,15 @@ class TransformerState:
 
     def select(self, rows: Int[Tensor, " kept"]) -> TransformerState:
         selected = replace(self, written=[memory.select(rows) for memory in self.written])
-        kept, counts = torch.unique_consecutive(rows // self.each, return_counts=True)
+        sentences, counts = torch.unique_consecutive(rows // self.each, return_counts=True)
         selected.each = int(counts[0]) if len(counts) else 1
         if not bool((counts == selected.each).all()):  # no longer as many: a memory for every row
-            kept, selected.each = rows // self.each, 1
-        if len(kept) < len(self.sources[0].keys) or bool((kept[1:] <= kept[:-1]).any()):
-            selected.sources = [memory.select(kept) for memory in self.sources]
-            selected.readable = None if self.readable is None else self.readable[kept]
+            sentences, selected.each = rows // self.each, 1
+        if len(sentences) < len(self.sources[0].keys) or bool(
+            (sentences[1:] <= sentences[:-1]).any()
+        ):
+            selected.sources = [memory.select(sentences) for memory in self.sources]
+            selected.readable = None if self.readable is None else self.readable[sentences]
         return selected
 
 
@@ -146,7 +148,7 @@ class DecoderLayer(_Layer):
     def step(
         self,
         x: Tensor,
-        written: HeadMemory,
+        target: HeadMemory,
         source: HeadMemory,
         state: TransformerState,
         bias: Tensor | None,
@@ -157,8 +159,8 @@ class DecoderLayer(_Layer):
             name: str, attention: MultiHeadAttention, q: Tensor, *_: Any, **how: Any
         ) -> Tensor:
             if name == "self":
-                attention.remember(q, memory=written)
-                output: Tensor = attention(q, memory=written, bias=how["bias"])
+                attention.remember(q, memory=target)
+                output: Tensor = attention(q, memory=target, bias=how["bias"])
                 return output
             together = q.view(-1, state.each, q.shape[-1])  # the hypotheses of a sentence
             reading: Tensor = attention(together, memory=source, mask=state.readable)

@@ -68,9 +68,13 @@ class Transformer(TranslationModel):
         self.decoder = nn.ModuleList(
             DecoderLayer(settings, f"decoder.{i}") for i in range(settings.decoder_layers)
         )
-        before = settings.norm == "pre"
-        self.encoder_norm = new_norm(width, settings.normalisation) if before else nn.Identity()
-        self.decoder_norm = new_norm(width, settings.normalisation) if before else nn.Identity()
+        normed_before = settings.norm == "pre"
+        self.encoder_norm = (
+            new_norm(width, settings.normalisation) if normed_before else nn.Identity()
+        )
+        self.decoder_norm = (
+            new_norm(width, settings.normalisation) if normed_before else nn.Identity()
+        )
         self.output = nn.Linear(width, target_vocabulary, bias=settings.output_bias)
         if settings.tied in ("three_way", "target"):
             self.output.weight = self.target_embedding.weight
@@ -130,8 +134,8 @@ class Transformer(TranslationModel):
         x = self._embed(self.target_embedding, words[:, None], state.position)
         bias = _bias(self.decoder_bias, x, state.position)
         memories = zip(self._layers(), state.written, state.sources, strict=True)
-        for layer, written, source in memories:
-            x = layer.step(x, written, source, state, bias)
+        for layer, target, source in memories:
+            x = layer.step(x, target, source, state, bias)
         state.position += 1
         hidden: Tensor = self.decoder_norm(x[:, 0])
         return hidden, state
@@ -139,18 +143,18 @@ class Transformer(TranslationModel):
     def _layers(self) -> list[DecoderLayer]:
         return [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
 
-    def _embed(self, embedding: nn.Embedding, words: Tensor, first: int = 0) -> Tensor:
-        width, last = self.settings.width, first + words.shape[1]
+    def _embed(self, embedding: nn.Embedding, words: Tensor, start: int = 0) -> Tensor:
+        width, stop = self.settings.width, start + words.shape[1]
         scale = width**0.5 if self.settings.scale_embedding else 1.0
         x = embedding(words) * scale
         if self.settings.positions == "learned":
-            if last > self.settings.longest:
+            if stop > self.settings.longest:
                 raise ValueError(
-                    f"a sentence of {last} positions, this model has learned {self.settings.longest}"
+                    f"a sentence of {stop} positions, this model has learned {self.settings.longest}"
                 )
-            x = x + self.positions[first:last] * scale
+            x = x + self.positions[start:stop] * scale
         elif self.settings.positions == "sinusoidal":
-            x = x + sinusoidal(last, width)[first:].to(x)
+            x = x + sinusoidal(stop, width)[start:].to(x)
         output: Tensor = self.dropout(x)
         return output
 
@@ -169,9 +173,9 @@ def _bias_of(settings: TransformerSettings, *, bidirectional: bool) -> Alibi | R
     return None
 
 
-def _bias(of: Alibi | RelativeBias | None, x: Tensor, first: int = 0) -> Tensor | None:
-    """The bias of words that stand from place `first` on and read all up to themselves."""
+def _bias(of: Alibi | RelativeBias | None, x: Tensor, start: int = 0) -> Tensor | None:
+    """The bias of words that stand from place `start` on and read all up to themselves."""
     if of is None:
         return None
-    bias = of(x.shape[1], first + x.shape[1], first)
+    bias = of(x.shape[1], start + x.shape[1], start)
     return bias.to(x)[None]

@@ -41,8 +41,8 @@ def troubles(text: str) -> Iterator[tuple[str, int]]:
     if match := next(misread, None):
         yield MOJIBAKE, match.start()
     if not unicodedata.is_normalized("NFC", text):
-        both = enumerate(zip(text, unicodedata.normalize("NFC", text), strict=False))
-        yield NOT_NFC, next((place for place, (ours, its) in both if ours != its), 0)
+        characters = enumerate(zip(text, unicodedata.normalize("NFC", text), strict=False))
+        yield NOT_NFC, next((place for place, (ours, its) in characters if ours != its), 0)
 
 
 def _was_utf8(run: str) -> bool:

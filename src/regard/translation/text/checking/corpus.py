@@ -61,8 +61,8 @@ def check(
         ratio: see `read_split`.
     """
     findings = Findings()
-    both = zip(SIDES, tokenizers or (), strict=False)
-    vocabularies = {side: Vocabulary(tokenizer) for side, tokenizer in both}
+    sides = zip(SIDES, tokenizers or (), strict=False)
+    vocabularies = {side: Vocabulary(tokenizer) for side, tokenizer in sides}
     splits = [read_split(corpus, findings, vocabularies, ratio) for corpus in corpora]
     overlaps = [_overlap(*two, findings) for two in combinations(splits, 2)]
     return Report(splits, overlaps, vocabularies, findings)
@@ -74,8 +74,8 @@ def _overlap(earlier: Split, later: Split, findings: Findings) -> Overlap:
         same = later.prints.shared(earlier.prints, kind, fold=False)
         alike = later.prints.shared(earlier.prints, kind, fold=True)
         exact[kind], folded[kind] = len(same), len(alike)
-        what = f"{kind[:-1]} that is in {earlier.name}"
-        findings.add_lines(f"{what}, too", later.files[0], same)
+        description = f"{kind[:-1]} that is in {earlier.name}"
+        findings.add_lines(f"{description}, too", later.files[0], same)
         near = sorted(set(alike) - set(same))
-        findings.add_lines(f"{what} but for case and punctuation", later.files[0], near)
+        findings.add_lines(f"{description} but for case and punctuation", later.files[0], near)
     return Overlap(earlier.name, later.name, exact, folded)

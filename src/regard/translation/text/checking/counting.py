@@ -17,12 +17,12 @@ class Lengths(Counter[int]):
     2
     """
 
-    def share(self, part: float) -> int:
+    def share(self, share: float) -> int:
         """The smallest length that at least this part of the sentences does not exceed; 0 without sentences."""
-        seen = 0
+        count = 0
         for length in sorted(self):
-            seen += self[length]
-            if seen >= part * self.total():
+            count += self[length]
+            if count >= share * self.total():
                 return length
         return 0
 

@@ -32,17 +32,17 @@ class Finding:
 class Findings(dict[tuple[Level, str], Finding]):
     """All problems, in the order in which their kinds were first found."""
 
-    def add(self, level: Level, what: str, *where: str, count: int = 1) -> None:
+    def add(self, level: Level, problem: str, *where: str, count: int = 1) -> None:
         """Count one more, or several, with places if there are any."""
-        finding = self.setdefault((level, what), Finding(level, what))
+        finding = self.setdefault((level, problem), Finding(level, problem))
         finding.count += count
         finding.where += where[: _EXAMPLES - len(finding.where)]
 
-    def add_lines(self, what: str, name: str, numbers: Sequence[int]) -> None:
+    def add_lines(self, problem: str, name: str, numbers: Sequence[int]) -> None:
         """Warn of lines of one file."""
         if numbers:
             places = (f"{name}:{number}" for number in numbers[:_EXAMPLES])
-            self.add("warning", what, *places, count=len(numbers))
+            self.add("warning", problem, *places, count=len(numbers))
 
     def of(self, level: Level) -> list[Finding]:
         """The findings of one level."""

@@ -58,8 +58,8 @@ def remains(text: str) -> Iterator[tuple[str, int]]:
     >>> list(remains("caf&eacute;")), list(remains("bi@@ g")), list(remains("R&D; @home"))
     ([('entity of HTML or XML', 3)], [('joiner of subwords or tokens', 1)], [])
     """
-    found = (match for match in _ENTITY.finditer(text) if unescape(match[0]) != match[0])
-    if "&" in text and (match := next(found, None)):
+    entities = (match for match in _ENTITY.finditer(text) if unescape(match[0]) != match[0])
+    if "&" in text and (match := next(entities, None)):
         yield ENTITY, match.start()
     if match := _JOINER.search(text):
         yield JOINER, match.start()

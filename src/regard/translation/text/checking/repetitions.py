@@ -48,13 +48,13 @@ class Prints:
 
     def repeated(self, kind: str) -> list[int]:
         """The numbers of the lines that are equal to an earlier one, in order."""
-        first = np.unique(self._of(kind), return_index=True)[1]
-        return [int(number) for number in np.delete(np.array(self.lines), first)]
+        first_rows = np.unique(self._of(kind), return_index=True)[1]
+        return [int(number) for number in np.delete(np.array(self.lines), first_rows)]
 
     def shared(self, earlier: Prints, kind: str, *, fold: bool) -> list[int]:
         """The numbers of the lines that occur in another split as well, in order."""
-        again = np.isin(self._of(kind, fold), np.unique(earlier._of(kind, fold)), kind="sort")
-        return [int(number) for number in np.array(self.lines)[again]]
+        is_shared = np.isin(self._of(kind, fold), np.unique(earlier._of(kind, fold)), kind="sort")
+        return [int(number) for number in np.array(self.lines)[is_shared]]
 
     def _of(self, kind: str, fold: bool = False) -> NDArray[np.uint64]:
         return np.array(self.hashes[kind, fold])

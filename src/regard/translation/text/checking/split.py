@@ -75,8 +75,8 @@ class Split:
         far = (np.maximum(relative, 1 / relative) > ratio) & (np.maximum(source, target) >= _SHORT)
         numbers = np.array(self.prints.lines)[far].tolist()
         self.outliers = len(numbers)
-        what = f"lengths more than {ratio:g} times out of proportion"
-        findings.add_lines(what, self.files[0], numbers)
+        problem = f"lengths more than {ratio:g} times out of proportion"
+        findings.add_lines(problem, self.files[0], numbers)
 
     def as_object(self) -> dict[str, Any]:
         """The counts as an object for JSON."""
@@ -131,8 +131,8 @@ def read_split(
             continue
         split.empty += 1
         empty = "source" if pair.target else "target"
-        what = f"empty {empty}" if any(pair[:2]) else "both sides empty"
-        findings.add("warning", what, f"{name}:{number}")
+        problem = f"empty {empty}" if any(pair[:2]) else "both sides empty"
+        findings.add("warning", problem, f"{name}:{number}")
     if len(set(counts)) > 1 and not broken:
         findings.add("error", f"{files[0]} has {counts[0]} lines and {files[1]} has {counts[1]}")
     split.unread = bool(broken) and not split.lines

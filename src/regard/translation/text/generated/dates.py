@@ -145,8 +145,8 @@ def draw(dice: random.Random) -> Pair:
     calendar = dice.choice(CALENDARS)
     date = datetime.date.fromordinal(dice.randint(FIRST.toordinal(), LAST.toordinal()))
     template = dice.choice([each for each in calendar.formats if has_one_reading(each, date)])
-    written = dice.choice(_CASES)(render(calendar, template, date))
-    return Pair(source=written, target=date.isoformat())
+    spelling = dice.choice(_CASES)(render(calendar, template, date))
+    return Pair(source=spelling, target=date.isoformat())
 
 
 def render(calendar: Calendar, template: str, date: datetime.date) -> str:
