@@ -180,7 +180,7 @@ def test_a_number_is_translated_where_that_is_wanted(spanish, monkeypatch):
     assert [one.text for one in said] == ["It's 5.", "5"]
     assert spanish.translate(["5"], search=spanish.search.changed(numbers=False))[0].text == "5."
     spelt = KnownWords.learn([Pair("5", "five"), Pair("un gato", "a cat")])
-    monkeypatch.setattr(spanish, "words", spanish.words.joined(spelt))
+    monkeypatch.setattr(spanish, "words", spanish.words.merged(spelt))
     assert spanish.translate(["5"])[0].text == "5."
 
 

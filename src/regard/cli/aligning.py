@@ -130,7 +130,7 @@ def read_gold(
     from regard.translation.evaluation import gold as golds
     from regard.translation.text.corpora import Parallel
 
-    source, target = map(corpora.found, lines)
+    source, target = map(corpora.locate, lines)
     gold = golds.read_gold(path, limit)
     _check_origin(
         path, [sure | possible for sure, possible in zip(gold.sure, gold.possible, strict=True)]

@@ -93,7 +93,7 @@ def write(trainer: Trainer, quality: Quality, weights: str, name: str) -> str:
 """
 
 
-def tells(folder: Path, progress: Progress) -> bool:
+def is_current(folder: Path, progress: Progress) -> bool:
     """Whether the card in a folder was written after the same number of steps."""
     return f"{_trained(progress)}," in _text(folder / CARD)
 

@@ -102,7 +102,7 @@ def look(
     """`regard look` for a folder with a compiled program."""
     if out is not None:
         watching.check(out)
-    compiled, input_tokens = _opened(folder, text)
+    compiled, input_tokens = _open(folder, text)
     answer(compiled, input_tokens)
     if out is None:
         print()
@@ -122,7 +122,7 @@ def look(
 
 def scene(folder: str) -> Scene:
     """The scene of a compiled program and its example, for `regard explore`."""
-    return _scene(*_opened(folder, None))
+    return _scene(*_open(folder, None))
 
 
 def _scene(
@@ -154,7 +154,7 @@ def _scene(
     return Scene(compiled.name, [tokens], attentions, type(compiled.model).__name__)
 
 
-def _opened(folder: str, text: str | None) -> tuple[Compiled, list[Any]]:
+def _open(folder: str, text: str | None) -> tuple[Compiled, list[Any]]:
     from regard.programs import open_folder
 
     compiled = open_folder(folder)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from regard.cli.options import corpora
-from regard.cli.options.checks import check_columns, given, option
+from regard.cli.options.checks import changed_options, check_columns, option
 from regard.cli.options.model import (
     DEFAULT_MODEL,
     MODEL,
@@ -83,7 +83,7 @@ class TestSet:
 
         if not self.target:
             return None
-        source, target = corpora.found(self.source), corpora.found(self.target[0])
+        source, target = corpora.locate(self.source), corpora.locate(self.target[0])
         if source is None:
             pairs = [Pair("", line) for line in _lines(target)]
             return _usable(pairs, str(target), sources=False)
@@ -110,12 +110,12 @@ class TestSet:
         assert self.tsv is not None  # `check` refuses all other cases
         source = columns[0] if self.source_column is None else self.source_column
         target = columns[1] if self.target_column is None else self.target_column
-        path = corpora.found(self.tsv)
+        path = corpora.locate(self.tsv)
         return _usable(read_aligned(Tsv(path, source, target)), str(path))
 
     def references(self, pairs: Sequence[Pair]) -> list[list[str]]:
         """The targets of the pairs, and those of each further --target."""
-        further = map(corpora.found, (self.target or [])[1:])
+        further = map(corpora.locate, (self.target or [])[1:])
         return [
             [pair.target for pair in pairs],
             *(translations_in(path, len(pairs), "the first --target") for path in further),
@@ -161,15 +161,15 @@ class System:
         return ModelOptions(self.names[0], self.to, self.device)
 
     @property
-    def given(self) -> list[str]:
+    def options(self) -> list[str]:
         """The options that change how a model translates."""
         line_options = ["whole_lines"] if self.whole_lines else []
-        return list(map(option, [*given(self.search), *line_options]))
+        return list(map(option, [*changed_options(self.search), *line_options]))
 
     def refuse(self, baseline: str | None) -> None:
         """Raises `ConfigurationError` for options of translating that are used neither here nor by a baseline."""
-        translates = baseline is not None and not corpora.found(Path(baseline)).is_file()
-        for name in self.given:
+        translates = baseline is not None and not corpora.locate(Path(baseline)).is_file()
+        for name in self.options:
             if not translates:
                 raise ConfigurationError(
                     f"{name} is for translating: --hypotheses are translated already"
@@ -210,7 +210,7 @@ def _lines(path: Path) -> list[str]:
 
 def translations_of(name: str, pairs: Sequence[Pair], system: System) -> list[str]:
     """The translations of another system: the lines of a file, or those of a model."""
-    path = corpora.found(Path(name))
+    path = corpora.locate(Path(name))
     if path.is_file():
         return translations_in(path, len(pairs))
     if not any(pair.source for pair in pairs):

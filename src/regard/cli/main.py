@@ -49,8 +49,8 @@ Examples:
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         from regard import __version__
 
         print(f"regard {__version__}")

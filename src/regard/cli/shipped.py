@@ -16,7 +16,7 @@ def configurations() -> dict[str, Path]:
     return {path.stem: path for path in sorted(CONFIGURATIONS.glob("*.toml"))}
 
 
-def listed(indent: str = "") -> str:
+def configuration_lines(indent: str = "") -> str:
     """A line for each shipped configuration: its name, and its purpose from the first line of its file."""
     purposes = {
         name: path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 import typer
 
-from regard.cli.options.checks import exclude, given, option
+from regard.cli.options.checks import changed_options, exclude, option
 from regard.cli.options.model import DEFAULT_MODEL, MODEL, Device, To, open_translator
 from regard.cli.options.removed import Shortlist, note_removed
 from regard.cli.options.search import SamplingOptions, SearchOptions
@@ -91,8 +91,8 @@ class TranslateOptions:
 
     models: Annotated[list[str] | None, MODEL] = None
     to: To = None
-    given: InputOptions
-    wanted: OutputOptions
+    inputs: InputOptions
+    outputs: OutputOptions
     search: SearchOptions
     sampling: SamplingOptions
     device: Device = "cpu"
@@ -106,11 +106,11 @@ class TranslateOptions:
         from regard.translation.decoding.search import Search
 
         self.sampling.check()
-        groups = (self, self.given, self.wanted, self.search, self.sampling)
-        used = {option(name) for name in given(*groups)}
-        used |= {"TEXT"} if self.given.texts else set()
+        groups = (self, self.inputs, self.outputs, self.search, self.sampling)
+        used = {option(name) for name in changed_options(*groups)}
+        used |= {"TEXT"} if self.inputs.texts else set()
         used |= {"several models"} if len(self.models or ()) > 1 else set()
-        used |= {f"--format {self.wanted.format}", f"--engine {self.engine}"}
+        used |= {f"--format {self.outputs.format}", f"--engine {self.engine}"}
         spelling = {"--device": f"--device {self.device}"}
         for name, exclusions, why in _EXCLUDED:
             if name in used:
@@ -125,7 +125,7 @@ class TranslateOptions:
 
         Without --beam, the beam is at least as large as the number of translations wanted.
         """
-        nbest, beam = self.wanted.nbest, self.search.beam
+        nbest, beam = self.outputs.nbest, self.search.beam
         size = max(search.beam, nbest) if beam is None else beam
         return self.search.of(search, **self.sampling.changes, nbest=nbest, beam=size)
 
@@ -149,7 +149,7 @@ def open_engine(options: TranslateOptions) -> tuple[Translator | Engine, str, in
             raise ConfigurationError("--engine ctranslate2 serves one model: give --model once")
         engine = _exported(models[0], options)
         return engine, engine.sentence_language or "", engine.workers
-    is_short = 0 < len(options.given.texts or ()) <= _FEW
+    is_short = 0 < len(options.inputs.texts or ()) <= _FEW
     avoid = (
         f"loading compiled loops takes longer than translating {_FEW} sentences" if is_short else ""
     )
@@ -180,8 +180,8 @@ def write_lines(
     options: TranslateOptions,
 ) -> None:
     """Each line gives a translation; with `--prefixes`, a tab and the beginning of its translation follow."""
-    inputs = options.given
-    show = confidences(out) if options.wanted.confidence else None
+    inputs = options.inputs
+    show = confidences(out) if options.outputs.confidence else None
     prefix = None if inputs.prefix is None else streams.argument(inputs.prefix)
     for chunk in chunks:
         prefixes = {} if prefix is None else {"prefix": [prefix] * len(chunk)}
@@ -191,7 +191,7 @@ def write_lines(
             prefixes = {"prefix": [words for _, _, words in columns]}
         for translation in translate(chunk, **prefixes):
             doubts.add([translation])
-            for line in options.wanted.lines(translation, doubts.seen, show):
+            for line in options.outputs.lines(translation, doubts.total, show):
                 out.write(line + "\n")
             if translation.looks:
                 layers = drawing.layers(translation)

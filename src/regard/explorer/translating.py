@@ -96,7 +96,7 @@ def of_gold(
     sides = [
         replace(sequence, words=_words(words, sequence.tokens))
         for sequence, words in zip(
-            scene.sequences, (source.first(len(translation.source_ids)), target), strict=False
+            scene.sequences, (source.shortened(len(translation.source_ids)), target), strict=False
         )
     ]
     tags = source.owners.count(-1)

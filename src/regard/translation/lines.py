@@ -103,12 +103,12 @@ def join(
     """The translations of lines from those of all their sentences, which are `draws` where they were sampled."""
     supply = iter(translations)
     return [
-        _joined(line, line_sentences, list(islice(supply, len(line_sentences))), draws)
+        _line_translation(line, line_sentences, list(islice(supply, len(line_sentences))), draws)
         for line, line_sentences in zip(lines, sentences, strict=True)
     ]
 
 
-def _joined(
+def _line_translation(
     line: str, sentences: Sequence[Sentence], translations: list[Translation], draws: bool
 ) -> Translation:
     if len(translations) == 1:

@@ -93,7 +93,7 @@ class KnownWords(BaseModel):
             numbers=copies_numbers(pairs),
         )
 
-    def joined(self, words: Self) -> Self:
+    def merged(self, words: Self) -> Self:
         """These and the words of another text, from which the same model is trained on."""
         update = {
             "words": " ".join(dict.fromkeys([*self.rank, *words.rank])),

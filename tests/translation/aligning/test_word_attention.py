@@ -24,7 +24,7 @@ def test_every_piece_has_its_word():
         joined[owner] += piece.replace("▁", "")
     assert joined == ["uno", "xyzzy", "azul"]
     assert found.unread == 0
-    assert found.first(1).unread == 2
+    assert found.shortened(1).unread == 2
 
 
 def test_words_that_are_none_or_several_keep_their_numbers():
@@ -130,7 +130,7 @@ def test_links_and_words_out_of_reach():
     model.longest = 3  # two pieces and the end
     words = ["uno", "dos", "tres"]
     aligned, empty = Aligner(model, BOTH, Choice(0, 0)).align([(words, words), (words, [])])
-    reached = set(in_pieces(BOTH.source, words).first(2).owners)
+    reached = set(in_pieces(BOTH.source, words).shortened(2).owners)
     assert aligned.links == {(word, word) for word in reached}
     assert aligned.unread == 2 * (3 - len(reached)) > 0
     assert empty.links == set()

@@ -90,7 +90,7 @@ def test_two_processes_make_the_run_of_one_and_one_goes_on(alone, tmp_path):
 
     def work(processes: Processes) -> None:
         made = stop_at(start(processes), 3)
-        if processes.first:
+        if processes.is_first:
             shutil.copytree(tmp_path / "run", tmp_path / "stopped")
         assert made.train() == "finished"
 
@@ -125,7 +125,7 @@ def test_with_dropout_an_interruption_changes_no_bit(tmp_path):
 
     def work(processes: Processes) -> None:
         assert start(processes).train() == "finished"
-        if processes.first:
+        if processes.is_first:
             shutil.move(tmp_path / "run", tmp_path / "straight")
         processes.wait()
         stop_at(start(processes), 5)
@@ -152,7 +152,7 @@ def test_pieces_make_the_run_of_a_whole(tmp_path, model):
 
     def work(processes: Processes) -> None:
         made = stop_at(start(processes), 3)
-        if processes.first:
+        if processes.is_first:
             shutil.copytree(tmp_path / "run", tmp_path / "stopped")
         assert made.train() == "finished"
         pieces = list(made._learner.objective.parameters())

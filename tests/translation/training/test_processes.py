@@ -13,7 +13,7 @@ from regard.translation.training.processes import Processes
 
 def exchange(processes: Processes) -> None:
     rank, size = processes.rank, processes.size
-    assert processes.first == (rank == 0)
+    assert processes.is_first == (rank == 0)
     large, small = torch.full((3, 1 << 12), rank + 1.0), torch.tensor(2.0 * rank)
     processes.sum([small, large, torch.empty(0)])
     assert float(small) == 2.0
@@ -41,7 +41,7 @@ def test_two_processes_exchange_what_they_have(tmp_path):
 @forked
 def test_the_end_of_one_process_is_the_end_of_all(tmp_path):
     def work(processes: Processes) -> None:
-        if not processes.first:
+        if not processes.is_first:
             os.kill(os.getpid(), signal.SIGKILL)
         processes.wait()
 

@@ -50,7 +50,7 @@ def align(options: AlignOptions) -> None:
             )
         if limit is not None and limit < 1:
             raise ConfigurationError(f"--limit {limit}: use a whole number, 1 or more")
-        choosing.choose(corpora.found(options.choose), options)
+        choosing.choose(corpora.locate(options.choose), options)
         return
     if source is None or target is None:
         raise ConfigurationError("give SOURCE and TARGET, two files of lines, or --choose GOLD")
@@ -92,7 +92,7 @@ def _print(
                 _draw(
                     alignment, links, options.out, f"{Path(options.model.model).name}: word links"
                 )
-            print(_written(alignment, links, options.format))
+            print(_line(alignment, links, options.format))
     if unread:
         report.note(f"{unread} words lie beyond what the model reads of a sentence: without links")
 
@@ -105,7 +105,7 @@ def _pairs(source: str, target: str, text: bool) -> Iterator[tuple[Words, Words]
     arguments = streams.argument(source), streams.argument(target)
     rows = iter([arguments])
     if not text:
-        paths = [corpora.found(Path(each)) for each in arguments]
+        paths = [corpora.locate(Path(each)) for each in arguments]
         for path in paths:
             if not os.path.exists(path) and any(c.isspace() for c in str(path)):
                 raise DataError(f"{path}: no such file; for two sentences add --text")
@@ -113,7 +113,7 @@ def _pairs(source: str, target: str, text: bool) -> Iterator[tuple[Words, Words]
     return ((words_of(ours), words_of(theirs)) for ours, theirs in rows)
 
 
-def _written(alignment: Aligned, links: set[Link], format: report.Format) -> str:
+def _line(alignment: Aligned, links: set[Link], format: report.Format) -> str:
     ordered = sorted(links)
     if format == "text":
         return answers.pharaoh(ordered)

@@ -13,7 +13,7 @@ from regard.errors import ConfigurationError
 
 def list_() -> None:
     """List the shipped configurations."""
-    report.say(shipped.listed())
+    report.say(shipped.configuration_lines())
 
 
 def show(

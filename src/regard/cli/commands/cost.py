@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli import shipped, watching
-from regard.cli.options.checks import check_picture, check_writable, exclude, given, option
+from regard.cli.options.checks import (
+    changed_options,
+    check_picture,
+    check_writable,
+    exclude,
+    option,
+)
 from regard.cli.output import costs, drawing, report
 
 if TYPE_CHECKING:
@@ -47,7 +53,7 @@ class Sizes:
 
 def cost(
     *,
-    what: Annotated[
+    subject: Annotated[
         str,
         typer.Argument(
             metavar="CONFIG|NAME|DIR|MODULE:CALL", autocompletion=shipped.complete_counted
@@ -63,9 +69,9 @@ def cost(
     Products of matrices are counted. Softmax, norms, activation functions and sums are not; masks save nothing.
 
     Args:
-        what: A named model (bahdanau-2015, luong-2015, vaswani-base, vaswani-big, bert-base, gpt-2, gpt-2-xl, gpt-3);
-            single-head, multi-head or summed-heads; a configuration; a bundled model or a run folder; or MODULE:CALL,
-            as for `regard look --watch`.
+        subject: A named model (bahdanau-2015, luong-2015, vaswani-base, vaswani-big, bert-base, gpt-2, gpt-2-xl,
+            gpt-3); single-head, multi-head or summed-heads; a configuration; a bundled model or a run folder; or
+            MODULE:CALL, as for `regard look --watch`.
         measure: Also run it here, and print the time and the memory of a forward pass.
         out: A picture (.png, .svg, .pdf), with the memory for texts of other lengths.
         format: For people, or JSON.
@@ -81,12 +87,14 @@ def cost(
         check_picture(out)
         check_writable(out)
     exclude("--measure", {"--half": measure and sizes.half}, "a pass is measured in float32")
-    if watching.is_call(what):
-        excluded = {option(name): name != "half" for name in given(sizes)} | {"--measure": measure}
-        exclude(what, excluded, "a module is counted as MODULE:CALL calls it")
-        counted, model = _of_call(what, sizes.half), None
+    if watching.is_call(subject):
+        excluded = {option(name): name != "half" for name in changed_options(sizes)} | {
+            "--measure": measure
+        }
+        exclude(subject, excluded, "a module is counted as MODULE:CALL calls it")
+        counted, model = _of_call(subject, sizes.half), None
     else:
-        counted, model = _of_name(what, sizes)
+        counted, model = _of_name(subject, sizes)
     measurement = None
     if measure and model is not None:
         from regard.costs.measuring import measured

@@ -64,9 +64,9 @@ def evaluate(
         regard evaluate --model runs/dates --generated
     """
     system.search.check()
-    hypotheses = corpora.found(hypotheses)
+    hypotheses = corpora.locate(hypotheses)
     if alignments is not None:
-        if test.tsv or test.generated or system.given or out or baseline:
+        if test.tsv or test.generated or system.options or out or baseline:
             raise ConfigurationError(
                 "--alignments scores word links: leave out --tsv, --generated, --out, --baseline and "
                 "the options of a search"
@@ -76,7 +76,7 @@ def evaluate(
                 "--alignments scores word links: leave out --tokenize, and give --target once"
             )
         gold, lines = (
-            corpora.found(alignments),
+            corpora.locate(alignments),
             (test.source, test.target[0] if test.target else None),
         )
         aligning.score_links(gold, system.only("--alignments"), hypotheses, lines, flip, format)

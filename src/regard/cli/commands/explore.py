@@ -23,7 +23,7 @@ PAIRS = 1000  # sentences with gold links that are listed
 
 def explore(
     *,
-    shown: Annotated[
+    names: Annotated[
         list[str] | None,
         typer.Argument(metavar="MODEL|MODULE:CALL|FILE", autocompletion=shipped.complete_model),
     ] = None,
@@ -38,7 +38,7 @@ def explore(
     The server answers on 127.0.0.1 alone, and opens no model but those named here. Ctrl-C ends it.
 
     Args:
-        shown: Bundled models' names or run folders; the folder of a compiled program; a model of your own, MODULE:CALL
+        names: Bundled models' names or run folders; the folder of a compiled program; a model of your own, MODULE:CALL
             as for `regard look --watch`; or a .safetensors file with the tensors `query` and `key`. [default: es-en]
         port: The port; 0 takes any free one.
         open_: Open the page in the default browser.
@@ -57,22 +57,22 @@ def explore(
     from regard.translation.opening import find
 
     streams.output()
-    scenes = [name for name in shown or () if _is_scene(name)]
+    scenes = [name for name in names or () if _is_scene(name)]
     if len(scenes) > 1:
         raise ConfigurationError(
             f"{' and '.join(scenes)}: pass one function, file or program at a time"
         )
-    models = [name for name in shown or [DEFAULT_MODEL] if name not in scenes]
+    models = [name for name in names or [DEFAULT_MODEL] if name not in scenes]
     folders = {Path(name).name or name: find(name) for name in models}
     if flip and alignments is None:
         raise ConfigurationError("--flip belongs to --alignments")
     if alignments is not None and not models:
         raise ConfigurationError("--alignments needs a translator: name a model or run folder")
-    gold = None if alignments is None else _gold(corpora.found(alignments), flip)
+    gold = None if alignments is None else _gold(corpora.locate(alignments), flip)
     scene = _scene(scenes[0]) if scenes else None
 
     def ready(address: str) -> None:
-        report.say(f"open {address} in a browser; Ctrl-C ends the server", now=True)
+        report.say(f"open {address} in a browser; Ctrl-C ends the server", flush=True)
         if open_:
             typer.launch(address)
 

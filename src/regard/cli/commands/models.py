@@ -23,7 +23,7 @@ def models() -> None:
     if not shipped.models():
         print("  none is bundled with this installation")
     print("\nConfigurations (regard train NAME):")
-    report.say(shipped.listed("  "))
+    report.say(shipped.configuration_lines("  "))
 
 
 def _alignment(folder: Path) -> list[str]:

@@ -109,7 +109,7 @@ def train(context: typer.Context, options: TrainOptions) -> None:
                     reporter.note(f"{plan.folder}: {done}")
                     _say_what_next(plan, card.repeating(plan.folder))
                 return
-            if processes.first:
+            if processes.is_first:
                 for key, old, new in trainer.run.keep_configuration():
                     trainer.observer.note(f"changed: {key}: {old!r} before, {new!r} now")
                 card.remember(plan.folder, card.typed(context.obj))
@@ -186,7 +186,7 @@ def _prepare(
     if plan.configuration.training.tensorboard:
         reporting.check_tensorboard()
     lock = reporter = None
-    if processes.first:
+    if processes.is_first:
         # Locked before anything is read or written, so that two trainings never write the same run.
         lock = stack.enter_context(writing(Run(plan.folder, plan.configuration))).lock
         reporter = stack.enter_context(progress.reporter(plan.folder))
@@ -201,7 +201,7 @@ def _prepare(
             plan.folder, configuration=plan.configuration, **arguments
         )
     else:
-        if processes.first:
+        if processes.is_first:
             Run.check_free(plan.folder)  # before models are opened for synthetic pairs
         name = plan.options.start
         start = None if name is None else Run.open(shipped.models().get(name, Path(name)))
@@ -257,7 +257,7 @@ def _nothing_left(trainer: Trainer) -> bool:
         return False
     names = ("model.safetensors", "card.md", "checksums.json")
     # A card of fewer steps belongs to an earlier, shorter training.
-    return all((run.folder / name).exists() for name in names) and card.tells(
+    return all((run.folder / name).exists() for name in names) and card.is_current(
         run.folder, trainer.progress
     )
 
@@ -339,5 +339,5 @@ def _say_what_next(plan: _Plan, repeating: str | None) -> None:
         f"  regard look --model {model} {text} --out look.html\n"
         f"  regard evaluate --model {model} {test}\n"
         f"To repeat this run:\n  {command}",
-        now=True,
+        flush=True,
     )

@@ -53,7 +53,7 @@ def translate(options: TranslateOptions) -> None:
         regard translate "Hace frío." --sample --temperature 0.7 --seed 1
         regard translate --model runs/one --model runs/two "Buenos días."
     """
-    inputs, outputs, search = options.given, options.wanted, options.search
+    inputs, outputs, search = options.inputs, options.outputs, options.search
     options.check()
     _check_places(inputs, outputs)
     lines, at_once = _lines(inputs, outputs.output)
@@ -106,10 +106,10 @@ def _lines(inputs: InputOptions, out: Path | None) -> tuple[Iterator[str], int]:
     """The sentences, and how many of them to translate together."""
     if inputs.texts:
         return map(streams.argument, inputs.texts), streams.LINES
-    from regard.translation.text.corpora import decoded_lines, opened
+    from regard.translation.text.corpora import decoded_lines, open_text
 
-    path = corpora.found(inputs.input)
-    source = streams.standard_input() if path is None else opened(path)
+    path = corpora.locate(inputs.input)
+    source = streams.standard_input() if path is None else open_text(path)
     if out is not None and _is_same(source, out):
         raise ConfigurationError(f"--output {out}: is the input: choose another name")
     by_hand = path is None and source.isatty()

@@ -10,7 +10,7 @@ from typing import Any
 from regard.errors import ConfigurationError, RegardError
 
 
-def given(*options: Any) -> dict[str, Any]:
+def changed_options(*options: Any) -> dict[str, Any]:
     """The values of dataclasses of options that are not the defaults, by the name of the field."""
     return {
         field.name: getattr(each, field.name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from regard.cli.options.checks import check_columns, given, option
+from regard.cli.options.checks import changed_options, check_columns, option
 from regard.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Named = TypeVar("Named", Path, Path | None)
 
 
-def found(path: Named) -> Named:
+def locate(path: Named) -> Named:
     """The file itself, or else the one of that name in the folder that REGARD_DATA names."""
     folder = os.environ.get("REGARD_DATA")
     # False, not an error, for names that no file can have: a whole sentence, for one.
@@ -78,12 +78,12 @@ class CorpusOptions:
                 f"{len(sources)} --source and {len(targets)} --target: give one of each for every split"
             )
         check_columns(self.source_column, self.target_column)
-        for name, column in given(self).items():
+        for name, column in changed_options(self).items():
             if sources and name.endswith("column"):
                 raise ConfigurationError(
                     f"{option(name)} {column}: is for FILES: two files have no columns"
                 )
         if tables:
-            return [Tsv(found(path), self.source_column, self.target_column) for path in tables]
-        pairs = zip(map(found, sources), map(found, targets), strict=True)
+            return [Tsv(locate(path), self.source_column, self.target_column) for path in tables]
+        pairs = zip(map(locate, sources), map(locate, targets), strict=True)
         return [Parallel(ours, theirs) for ours, theirs in pairs]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.options.checks import check_whole, given, option
+from regard.cli.options.checks import changed_options, check_whole, option
 from regard.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class SearchOptions:
     def changes(self) -> dict[str, Any]:
         """The fields of a `Search` that were given."""
         not_settings = ("batch_tokens", "as_written")
-        return {name: to for name, to in given(self).items() if name not in not_settings}
+        return {name: to for name, to in changed_options(self).items() if name not in not_settings}
 
     @property
     def batches(self) -> dict[str, Any]:
@@ -84,11 +84,15 @@ class SamplingOptions:
     def changes(self) -> dict[str, Any]:
         """The fields of a `Search` that were given."""
         names = {"sample": "sampling"}
-        return {names.get(name, name): to for name, to in given(self).items() if name != "seed"}
+        return {
+            names.get(name, name): to
+            for name, to in changed_options(self).items()
+            if name != "seed"
+        }
 
     def check(self) -> None:
         """Raises `ConfigurationError` for an option that needs --sample, and for a seed out of range."""
-        for name, value in given(self).items():
+        for name, value in changed_options(self).items():
             if not self.sample:
                 raise ConfigurationError(f"{option(name)} {value}: is for sampling: add --sample")
         if self.seed is not None:

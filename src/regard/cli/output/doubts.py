@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _NAMED = 10
 _SPACE = "▁"
 _NOTES = {
-    "cut": "{count} of {seen} sentences were longer than {longest} pieces and were cut",
+    "cut": "{count} of {total} sentences were longer than {longest} pieces and were cut",
     "unknown": "{parts} in {count} of {sentences}: not in the model's vocabulary, and may be translated "
     "wrongly: {places}",
     "unseen": "{parts} in {count} of {sentences}: they never occurred in the training sources and may be "
@@ -57,23 +57,23 @@ class Doubts:
     Attributes:
         longest: the largest number of pieces of a source that are read.
         unit: "line" or "sentence"; the numbers count these, from 1.
-        seen: the number of translations.
+        total: the number of translations.
     """
 
     longest: int
     unit: str = "line"
-    seen: int = 0
+    total: int = 0
     _doubts: dict[str, _Doubt] = field(default_factory=lambda: {name: _Doubt() for name in _NOTES})
 
     def add(self, translations: Iterable[Translation]) -> None:
         for translation in translations:
-            self.seen += 1
+            self.total += 1
             pieces = {
                 "unknown": translation.unknown,
                 "unseen": list(map(_readable, translation.unseen)),
             }
             for name in translation.doubts:
-                self._doubts[name].add(self.seen, pieces.get(name, ()))
+                self._doubts[name].add(self.total, pieces.get(name, ()))
 
     def as_object(self) -> dict[str, int]:
         """The number of sentences of each kind of doubt."""
@@ -86,11 +86,11 @@ class Doubts:
                 different = _listing(list(doubt.different), " ")
                 note = _NOTES[name].format(
                     count=doubt.count,
-                    seen=self.seen,
+                    total=self.total,
                     longest=self.longest,
-                    sentences=_number(self.seen, "sentence") + f" ({different})" * bool(different),
-                    sources=_number(self.seen, "source"),
-                    translations=_number(self.seen, "translation"),
+                    sentences=_number(self.total, "sentence") + f" ({different})" * bool(different),
+                    sources=_number(self.total, "source"),
+                    translations=_number(self.total, "translation"),
                     parts=_number(doubt.pieces, _PARTS.get(name, "")),
                     places=f"{self.unit}{'s' * (doubt.count > 1)} {_listing(doubt.places, ', ')}",
                 )

@@ -33,7 +33,7 @@ class Reporter(Observer):
 
     def note(self, text: str) -> None:
         if self.console is None:
-            report.say(text, now=True)
+            report.say(text, flush=True)
         else:
             self.console.print(streams.printable(text), markup=False, highlight=False)
 

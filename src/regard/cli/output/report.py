@@ -44,9 +44,9 @@ def table(rows: Iterable[Sequence[str | float]]) -> str:
     )
 
 
-def say(text: str, *, now: bool = False, file: TextIO | None = None) -> None:
-    """Print lines for people, on standard output unless `file` is given; `now` flushes the stream."""
-    print(streams.printable(text), file=file, flush=now)
+def say(text: str, *, flush: bool = False, file: TextIO | None = None) -> None:
+    """Print lines for people, on standard output unless `file` is given; `flush` flushes the stream."""
+    print(streams.printable(text), file=file, flush=flush)
 
 
 def note(text: str) -> None:
@@ -106,7 +106,7 @@ def counted(unit: str, total: int | None) -> Iterator[Callable[..., None]]:
         if not watched and time.monotonic() - reported >= _EVERY:
             reported, speed = time.monotonic(), progress.tasks[0].speed
             fast = f", {speed:.1f} {unit}/s" if speed else ""  # the first reports tell none
-            say(f"{done:,}{of} {unit}{note}{fast}", file=sys.stderr, now=True)
+            say(f"{done:,}{of} {unit}{note}{fast}", file=sys.stderr, flush=True)
 
     with progress if watched else nullcontext():
         yield show

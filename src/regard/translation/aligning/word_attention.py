@@ -62,8 +62,8 @@ def word_attentions(
     longest = min(_LONGEST, model.longest - 1) if model.longest else _LONGEST
     readings = [
         WordAttention(
-            in_pieces(tokenizers.source, source).first(longest),
-            in_pieces(tokenizers.target, target).first(longest),
+            in_pieces(tokenizers.source, source).shortened(longest),
+            in_pieces(tokenizers.target, target).shortened(longest),
         )
         for source, target in pairs
     ]

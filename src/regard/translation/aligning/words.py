@@ -26,7 +26,7 @@ class Words:
     ids: list[int]
     owners: list[int]
 
-    def first(self, pieces: int) -> Words:
+    def shortened(self, pieces: int) -> Words:
         """The same words with at most so many pieces."""
         return Words(self.words, self.ids[:pieces], self.owners[:pieces])
 
@@ -79,8 +79,8 @@ def in_pieces(tokenizer: Tokenizer, words: Sequence[str]) -> Words:
     return Words(list(words), ids, [-1] * tags + owners)
 
 
-def _joins(tokenizer: Tokenizer, left: str, right: str) -> bool:
+def _joins(tokenizer: Tokenizer, head: str, tail: str) -> bool:
     """Whether a mark joins the part before it, or an apostrophe the part after it."""
-    if right[0].isalnum() and left[-1] not in _ELIDING:
+    if tail[0].isalnum() and head[-1] not in _ELIDING:
         return False
-    return len(tokenizer.encode(left + right)) < len(tokenizer.encode(f"{left} {right}"))
+    return len(tokenizer.encode(head + tail)) < len(tokenizer.encode(f"{head} {tail}"))

@@ -103,7 +103,7 @@ def advance(live: Live, logits: Logits, limits: Limits, size: int, *, compiled: 
         values.gather(1, order) for values in (totals, words, log_p, parents)
     )
     rows = parents + torch.arange(batch, device=parents.device).unsqueeze(1) * beginnings
-    tokens = torch.cat([live.written.flatten(0, 1)[rows], words.unsqueeze(2)], 2)
+    tokens = torch.cat([live.tokens.flatten(0, 1)[rows], words.unsqueeze(2)], 2)
     history = torch.cat([live.history.flatten(0, 1)[rows], log_p.unsqueeze(2)], 2)
     return Live(live.sentences, words, totals, tokens, history), rows, ended
 
@@ -128,7 +128,7 @@ class _Ranking:
             return
         rows = zip(
             live.sentences[batch].tolist(),
-            live.written[batch, beginnings].tolist(),
+            live.tokens[batch, beginnings].tolist(),
             live.history[batch, beginnings].tolist(),
             log_p.tolist(),
             strict=True,

@@ -24,14 +24,14 @@ class Live:
         sentences: the place of each sentence in the batch that was given.
         words: what each beginning ends with and the model reads next.
         totals: log-probability of each beginning.
-        written: its tokens.
+        tokens: its tokens.
         history: their log-probabilities.
     """
 
     sentences: Int[Tensor, " batch"]
     words: Int[Tensor, "batch beginnings"]
     totals: Float[Tensor, "batch beginnings"]
-    written: Int[Tensor, "batch beginnings tokens"]
+    tokens: Int[Tensor, "batch beginnings tokens"]
     history: Float[Tensor, "batch beginnings tokens"]
 
     @classmethod
@@ -64,11 +64,11 @@ class Live:
 
         `logits` has a row for each beginning, and none for empty places.
         """
-        filled, beginnings = self.filled.flatten(), self.written.shape[1]
+        filled, beginnings = self.filled.flatten(), self.tokens.shape[1]
         if len(logits) == len(filled):
-            return best_words(logits, limits, self.written, count, compiled=compiled)
+            return best_words(logits, limits, self.tokens, count, compiled=compiled)
         places = filled.nonzero().flatten()
-        tokens = self.written.flatten(0, 1)[places].unsqueeze(1)
+        tokens = self.tokens.flatten(0, 1)[places].unsqueeze(1)
         own_limits = limits.select(places // beginnings)
         log_p, words = best_words(logits, own_limits, tokens, count, compiled=compiled)
         shape = len(filled), log_p.shape[1]

@@ -30,10 +30,10 @@ from regard.translation.models.protocol import (
 class EnsembleState:
     """The state of each model after the same words."""
 
-    each: list[State]
+    states: list[State]
 
     def select(self, rows: Int[Tensor, " kept"]) -> EnsembleState:
-        return EnsembleState([state.select(rows) for state in self.each])
+        return EnsembleState([state.select(rows) for state in self.states])
 
 
 class Ensemble(TranslationModel):
@@ -92,7 +92,7 @@ class Ensemble(TranslationModel):
 
 def step_all(models: Sequence[Any], words: Words, state: State) -> tuple[Logits, EnsembleState]:
     """A step of each model, or of the engine that runs it, and the log of the mean of their probabilities."""
-    states = own(EnsembleState, state).each
+    states = own(EnsembleState, state).states
     steps = [model.step(words, each) for model, each in zip(models, states, strict=True)]
     return mean_log([logits for logits, _ in steps]), EnsembleState([after for _, after in steps])
 

@@ -231,7 +231,7 @@ class Run:
 
     def publish(self, tensors: dict[str, torch.Tensor], card: str) -> None:
         """Put weights and card in the run folder for use."""
-        with self.locked(), _written():
+        with self.locked(), _name_unwritable():
             unsigned = set(self._signed) - folder_sums(self.folder).keys()
             sums = {name: checksums.of(self.folder / name) for name in unsigned}
             self._keep(MODEL, weights.dump(tensors), sums)
@@ -244,7 +244,7 @@ class Run:
         """
         old = Run.open(self.folder).configuration
         if old != self.configuration:
-            with _written():
+            with _name_unwritable():
                 self.keep(CONFIGURATION, toml.dump(self.configuration).encode())
         return toml.differences(old, self.configuration, free=True)
 
@@ -371,7 +371,7 @@ def _read_by(configuration: Configuration) -> dict[str, Any]:
 
 
 @contextmanager
-def _written() -> Iterator[None]:
+def _name_unwritable() -> Iterator[None]:
     """Raise `TrainingError` with the name of a file that cannot be written."""
     try:
         yield

@@ -73,7 +73,7 @@ class CorpusSettings(Settings):
                 yield f"{name} is for `tsv`: two files have no columns"
 
     @property
-    def made(self) -> bool:
+    def is_made(self) -> bool:
         """Whether a model makes one side of the pairs, or has made it."""
         return self.synthetic or self.back_translator is not None
 
@@ -197,7 +197,7 @@ class DataSettings(Settings):
             yield "data.noise changes text: leave it out for `data.generated`"
         if self.generated is not None and self.distillation is not None:
             yield "data.distillation is for `data.train`: leave it out for `data.generated`"
-        if self.training and all(files.made for files in self.training):
+        if self.training and all(files.is_made for files in self.training):
             yield "data.train: every corpus is synthetic: give one that people wrote, too"
         several = len(self.source_languages) > 1 or len(self.target_languages) > 1
         if several and self.distillation is not None:
@@ -232,12 +232,12 @@ class DataSettings(Settings):
     @property
     def training(self) -> tuple[CorpusSettings, ...]:
         """The training corpora."""
-        return _each(self.train)
+        return _corpora(self.train)
 
     @property
     def validation(self) -> tuple[CorpusSettings, ...]:
         """The validation corpora."""
-        return _each(self.valid)
+        return _corpora(self.valid)
 
     @property
     def paired(self) -> tuple[CorpusSettings, ...]:
@@ -308,7 +308,9 @@ class DataSettings(Settings):
         return (f"2{language}",) if len(self.target_languages) > 1 else ()
 
 
-def _each(files: CorpusSettings | tuple[CorpusSettings, ...] | None) -> tuple[CorpusSettings, ...]:
+def _corpora(
+    files: CorpusSettings | tuple[CorpusSettings, ...] | None,
+) -> tuple[CorpusSettings, ...]:
     if files is None:
         return ()
     return files if isinstance(files, tuple) else (files,)

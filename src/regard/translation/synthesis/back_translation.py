@@ -75,7 +75,7 @@ class BackTranslation:
             settings["text"] = checksums.of(self.text)
         unfinished = ResumableFile(self.out, settings)
         # Of a finished table the device no longer matters.
-        if reuse and (finished := unfinished.kept(ignored=["device"])) is not None:
+        if reuse and (finished := unfinished.final_progress(ignored=["device"])) is not None:
             return "finished", finished.tally
         with unfinished.begin(resume=resume) as done:
             lines = self._lines()

@@ -47,7 +47,7 @@ def distil(
         "to": list(teacher.tokenizers.source.prefix),
     }
     unfinished = ResumableFile(out, settings)
-    if unfinished.kept() is None:
+    if unfinished.final_progress() is None:
         _translate(teacher, search, pairs, unfinished, progress)
     return sum(not translation for _, translation in Tsv(out).rows())
 

@@ -69,7 +69,7 @@ class PairFilter:
     longest: int = 250
     ratio: float = 3.0
     tally: Tally = field(default_factory=Tally)
-    _seen: set[bytes] = field(default_factory=set)
+    _digests: set[bytes] = field(default_factory=set)
     _all: hashlib._Hash = field(default_factory=hashlib.sha256)
 
     def __post_init__(self) -> None:
@@ -87,10 +87,10 @@ class PairFilter:
         if not text:
             self.tally.empty += 1
             return None
-        if mark in self._seen:
+        if mark in self._digests:
             self.tally.repeated += 1
             return None
-        self._seen.add(mark)
+        self._digests.add(mark)
         return text
 
     @property

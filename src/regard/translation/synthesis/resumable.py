@@ -52,7 +52,7 @@ class ResumableFile:
         """The file that tells what a finished file was made from, if that was to be kept."""
         return self.out.with_name(self.out.name + ".json")
 
-    def kept(self, *, ignored: Collection[str] = ()) -> Progress | None:
+    def final_progress(self, *, ignored: Collection[str] = ()) -> Progress | None:
         """The final progress of a file that was finished before and whose record was kept; None where there is no file.
 
         Raises:
@@ -78,8 +78,8 @@ class ResumableFile:
                 another program.
             ConfigurationError: it was begun and `resume` is False, or it was begun with other settings.
         """
-        with self._held():
-            resumes = self._begun(resume)
+        with self._lock():
+            resumes = self._is_unfinished(resume)
             if resumes:
                 self._record = self._read()
             try:
@@ -118,7 +118,7 @@ class ResumableFile:
             self._journal.unlink(missing_ok=True)
 
     @contextmanager
-    def _held(self) -> Iterator[None]:
+    def _lock(self) -> Iterator[None]:
         lock = self.out.with_name(self.out.name + ".part.lock")
         with ExitStack() as stack:
             try:
@@ -130,7 +130,7 @@ class ResumableFile:
                 ) from None
             yield
 
-    def _begun(self, resume: bool) -> bool:
+    def _is_unfinished(self, resume: bool) -> bool:
         """Whether there is an unfinished file to resume; what another program has made is refused."""
         if os.path.lexists(self.out):
             raise RegardError(f"{self.out}: is there already: remove it, or choose another name")

@@ -43,10 +43,10 @@ class Batch:
         return Batch(**tensors, rows=np.tile(self.rows, 2))
 
 
-def drawn(weights: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.int64]:
+def draw_rows(weights: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.int64]:
     """The rows that a pass takes. A row of weight 2.3 occurs twice, and a third time with probability 0.3.
 
-    >>> drawn(np.array([2.0, 1.0]), np.random.default_rng(1)).tolist()
+    >>> draw_rows(np.array([2.0, 1.0]), np.random.default_rng(1)).tolist()
     [0, 0, 1]
     """
     times = np.floor(weights)

@@ -145,7 +145,7 @@ def read_lines(path: Path) -> Iterator[str]:
     A byte order mark at the start is dropped. Raises `DataError` naming file, line and byte where the text is not
     UTF-8, and naming the file when it cannot be read.
     """
-    with opened(path) as file:
+    with open_text(path) as file:
         yield from decoded_lines(file, str(path))
 
 
@@ -211,7 +211,7 @@ def read_aligned(corpus: Corpus) -> list[Pair]:
     return [Pair(normalise(source), normalise(target)) for source, target in corpus.rows()]
 
 
-def opened(path: Path) -> BinaryIO:
+def open_text(path: Path) -> BinaryIO:
     """The bytes of a file, plain or gzip. Raises `DataError` when it cannot be opened."""
     try:
         if path.is_dir():

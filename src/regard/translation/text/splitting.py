@@ -99,7 +99,7 @@ def split(
 def _draw(members: NDArray[np.int64], order: NDArray[np.int64], count: int) -> list[int]:
     """The first families in this order that together have at most so many members; none of them fills the set."""
     chosen, free = [], count
-    for number in order[members[order] <= _most(count)]:
+    for number in order[members[order] <= _largest_family(count)]:
         if members[number] <= free:
             chosen.append(int(number))
             free -= int(members[number])
@@ -108,7 +108,7 @@ def _draw(members: NDArray[np.int64], order: NDArray[np.int64], count: int) -> l
     return chosen
 
 
-def _most(count: int) -> int:
+def _largest_family(count: int) -> int:
     """How many pairs of one family may be in a set of so many."""
     return max(1, min(_SMALL_FAMILY, count // 10), count // 100)
 

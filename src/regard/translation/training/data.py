@@ -85,9 +85,9 @@ def _read_corpus(
                 f"{key}: no pair in {files} has data.words = {list(section.words)} words"
             )
     tags = section.tags_of(files)
-    if tags or files.weight != 1 or files.made:
+    if tags or files.weight != 1 or files.is_made:
         pairs.pairs = [
-            pair._replace(tags=tags, weight=files.weight, synthetic=files.made)
+            pair._replace(tags=tags, weight=files.weight, synthetic=files.is_made)
             for pair in pairs.pairs
         ]
     return pairs
@@ -170,7 +170,7 @@ def learn_tokenizers(
 
     The observer gets notes about missing pieces and characters.
     """
-    if processes.first:
+    if processes.is_first:
         tokenizers = _learn(configuration, pairs, observer)
         processes.content(tokenizers.source.model)
         processes.content(tokenizers.target.model)
@@ -221,10 +221,10 @@ def made_files(section: DataSettings, run: Path) -> dict[str, Path]:
     """The files of a run folder with the pairs that models make before the training, by names that no corpus has."""
     named = [BACK_TRANSLATED.format(number) for number, _ in section.back_translated]
     named += [] if section.distillation is None else [DISTILLED]
-    return {_made(name): run / name for name in named}
+    return {_file_key(name): run / name for name in named}
 
 
-def _made(name: str) -> str:
+def _file_key(name: str) -> str:
     return f"run folder: {name}"
 
 
@@ -266,8 +266,8 @@ def _taught(section: DataSettings) -> set[str]:
     """The names of the files that must not change because the sources of a teacher's file are theirs."""
     if section.distillation is None:
         return set()
-    corpora = (files for files in section.paired if not files.made)
-    return {_made(DISTILLED), *(name for files in corpora for name in files.names)}
+    corpora = (files for files in section.paired if not files.is_made)
+    return {_file_key(DISTILLED), *(name for files in corpora for name in files.names)}
 
 
 def check_sums(run: Run, folder: Path | None) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from regard.translation.runs import Tokenizers
 from regard.translation.settings.configuration import Configuration
-from regard.translation.text.batches import Batch, collate, drawn, plan
+from regard.translation.text.batches import Batch, collate, draw_rows, plan
 from regard.translation.text.corpora import Pair
 from regard.translation.text.subwords import Ragged, Segmenter
 from regard.translation.training.noise import Noise
@@ -107,7 +107,9 @@ class Epochs:
         else:
             self._sources, self._targets = self._source.best(sources), self._target.best(targets)
         rows = (
-            np.arange(len(self._sources)) if self._weights is None else drawn(self._weights, random)
+            np.arange(len(self._sources))
+            if self._weights is None
+            else draw_rows(self._weights, random)
         )
         batches = plan(
             self._sources.lengths[rows],

@@ -79,7 +79,7 @@ class Trainer:
 
     def resume(self) -> bool:
         """Load the newest checkpoint; whether there is one."""
-        if self.processes.first:
+        if self.processes.is_first:
             checkpoints.clean(self.run)
         newest = checkpoints.load_newest(self.run, self.model, self.optimiser)
         self.progress = newest or self.progress
@@ -91,7 +91,7 @@ class Trainer:
             )
         if newest is not None:
             self._score_as_before(newest)
-        if newest is not None and self.processes.first:
+        if newest is not None and self.processes.is_first:
             reporting.forget(self.run, newest.step, unvalidated=newest.unvalidated)
             self._prune()  # a kill may have come between the last save and this
         return newest is not None
@@ -101,7 +101,7 @@ class Trainer:
         progress, settings, watch = self.progress, self.settings, self._begin()
         saved = progress.step or -1
         stopped, total = False, self.schedule.steps
-        reports = Reports(self.run, self.processes.first, self.observer, progress.step)
+        reports = Reports(self.run, self.processes.is_first, self.observer, progress.step)
         with closing(reports):
             while not stopped and (progress.unvalidated or not self.over):
                 if not progress.unvalidated:  # else the validation that was stopped comes first
@@ -177,7 +177,7 @@ class Trainer:
     def save(self) -> int:
         """Write a checkpoint of this step, and remove those that are neither the newest nor among the best."""
         self._learner.gather()
-        if self.processes.first:
+        if self.processes.is_first:
             self.run.check_there(self.progress.step)
             checkpoints.save(self.run, self.progress, self.model, self.optimiser)
             self._prune()
@@ -227,7 +227,7 @@ class Trainer:
         """Validate in the first process, while the others wait; all return the same, or raise `Stopped`."""
         self._learner.gather()
         quality: Quality | None = None
-        if self.processes.first:
+        if self.processes.is_first:
             try:
                 quality = self.measure(should_stop, self.progress.precision)
             except Stopped:

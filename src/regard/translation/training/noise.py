@@ -31,10 +31,10 @@ class Noise:
 
     def draw(self, random: Random) -> dict[int, Pair]:
         """The changed pairs of a pass, by their rows."""
-        pairs = ((row, self._changed(pair, random)) for row, pair in enumerate(self._pairs))
+        pairs = ((row, self._noisy_pair(pair, random)) for row, pair in enumerate(self._pairs))
         return {row: new for row, new in pairs if new is not self._pairs[row]}
 
-    def _changed(self, pair: Pair, random: Random) -> Pair:
+    def _noisy_pair(self, pair: Pair, random: Random) -> Pair:
         settings, chance = self._settings, random.random
         old = pair
         if chance() < self._names:
@@ -43,7 +43,7 @@ class Noise:
             pair = self._exchange.with_number(random)
         copied = pair is not old
         if chance() < settings.joined:
-            pair = self._joined(pair, random)
+            pair = self._joint_pair(pair, random)
         source = pair.source
         if chance() < settings.capitals:
             source = emphasised(source, random)
@@ -61,7 +61,7 @@ class Noise:
             source = mistyped(source, random)
         return pair if source == pair.source else pair._replace(source=source)
 
-    def _joined(self, pair: Pair, random: Random) -> Pair:
+    def _joint_pair(self, pair: Pair, random: Random) -> Pair:
         """A pair and one to three others of the same tags, as one."""
         drawn_pairs = [random.choice(self._pairs) for _ in range(random.randrange(1, _JOINED))]
         every = [pair, *(pair_drawn for pair_drawn in drawn_pairs if pair_drawn.tags == pair.tags)]

@@ -59,7 +59,7 @@ def prepare(
         lock: the lock on `folder`, if this process holds it; with it, a replaced folder is noticed.
     """
     observer, processes = observer or Observer(), processes or Processes()
-    if processes.first:
+    if processes.is_first:
         Run.check_free(folder)
         leftover = Run(folder, configuration)
         if {path.name for _, path in leftover.checkpoints()} - {checkpoint_name(0)}:
@@ -71,7 +71,7 @@ def prepare(
     if start is not None:
         configuration = _fitted(configuration, start)
     run = Run(folder, configuration, lock=lock)
-    sums = file_sums(corpus_files(configuration.data, data)) if processes.first else {}
+    sums = file_sums(corpus_files(configuration.data, data)) if processes.is_first else {}
     corpus = read_data(configuration.data, data, configuration.seed)
     observer.note(
         f"{len(corpus.train)} training pairs, {len(corpus.valid)} for validation, skipped {corpus.skipped}"
@@ -83,12 +83,12 @@ def prepare(
     corpus = short_enough(corpus, tokenizers, configuration.data.longest, observer)
     made_paths = made_files(configuration.data, folder)
     if made_paths:
-        if processes.first:
+        if processes.is_first:
             folder.mkdir(parents=True, exist_ok=True)
         processes.wait()
         if not folder.is_dir():
             raise TrainingError(f"{folder}: not on this machine: all processes need the run folder")
-        if processes.first and synthesise is not None:
+        if processes.is_first and synthesise is not None:
             synthesise(by_people(corpus.train))
             sums |= file_sums(made_paths)
         processes.wait()
@@ -97,7 +97,7 @@ def prepare(
     trainer = Trainer(run, tokenizers, corpus, observer, processes)
     if start is not None:
         _copy_weights(start, trainer.model)
-    if processes.first:
+    if processes.is_first:
         with run.locked() as run:
             if start is not None:
                 # A training that is killed before its next checkpoint is resumed from this one.
@@ -113,7 +113,7 @@ def prepare(
                     Doubts.learn(pairs, corpus.valid).keep(run)
                     words = KnownWords.learn(pairs)
                     old = None if start is None else KnownWords.open(start)
-                    (words if old is None else old.joined(words)).keep(run)
+                    (words if old is None else old.merged(words)).keep(run)
     return trainer
 
 

@@ -64,7 +64,7 @@ class Processes:
             dist.destroy_process_group()
 
     @property
-    def first(self) -> bool:
+    def is_first(self) -> bool:
         """Whether this process writes, prints and validates."""
         return self.rank == 0
 
@@ -105,7 +105,7 @@ class Processes:
             return content
         (length,) = self.numbers([len(content)])
         buffer = torch.zeros(int(length), dtype=torch.uint8)
-        if self.first:
+        if self.is_first:
             buffer.numpy()[:] = np.frombuffer(content, dtype=np.uint8)
         dist.broadcast(buffer, src=0)
         return buffer.numpy().tobytes()

@@ -47,7 +47,7 @@ class ShardedLearner(Learner):
             if parameter in self._saved.state:
                 entries = self._saved.state[parameter].items()
                 self.optimiser.state[piece] = {k: _piece(value, piece) for k, value in entries}
-        if not processes.first:
+        if not processes.is_first:
             self._saved.state.clear()
             for parameter in model.parameters():
                 parameter.data = parameter.data.new_empty(0)
@@ -65,7 +65,7 @@ class ShardedLearner(Learner):
             # All processes take part in gathering; the first one keeps the result.
             entries = {key: _gathered(value) for key, value in self.optimiser.state[piece].items()}
             tensor = _gathered(piece.detach())
-            if self.processes.first:
+            if self.processes.is_first:
                 parameter.copy_(tensor)  # raises the version counter; copying to `.data` would not
                 self._saved.state[parameter] = {k: value.cpu() for k, value in entries.items()}
 

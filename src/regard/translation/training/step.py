@@ -82,7 +82,7 @@ class Learner:
             if not (math.isfinite(loss) and math.isfinite(norm)):
                 raise TrainingError(
                     f"step {number}: loss {loss}, gradient norm {norm}: training cannot go on; the batch holds "
-                    f"{sum(len(batch.rows) for batch in batches)} sentence pairs (rows {_some(batches[0].rows)}). "
+                    f"{sum(len(batch.rows) for batch in batches)} sentence pairs (rows {_row_list(batches[0].rows)}). "
                     "Checkpoints are untouched: lower training.learning_rate or set training.clip"
                 )
             with arithmetic(precision, self.processes.device):
@@ -99,7 +99,7 @@ class Learner:
             batch = batch_part.batch
             doing = (
                 f"on a batch of {len(batch.rows)} sentences, {batch.source.shape[1]} source and "
-                f"{batch.target_in.shape[1]} target positions (step {number}, rows {_some(batch_part.rows)})"
+                f"{batch.target_in.shape[1]} target positions (step {number}, rows {_row_list(batch_part.rows)})"
             )
             lower = "training.batch_tokens or data.longest"
             with memory_named(doing, lower), products(precision):
@@ -122,6 +122,6 @@ class Learner:
         """Copy weights and moments to the model and the optimiser that are saved, if they are others."""
 
 
-def _some(rows: NDArray[np.int64]) -> str:
+def _row_list(rows: NDArray[np.int64]) -> str:
     """The first of the rows of a batch, for messages."""
     return ", ".join(map(str, rows[:5].tolist())) + ", ..."

@@ -66,13 +66,13 @@ def back_translate(
     if column is not None:
         check_whole("--column", column, 0, 1000)
     check_writable(out)
-    text = corpora.found(text)
+    text = corpora.locate(text)
     streams.output()
 
     from regard.translation.settings.data import check_tag
     from regard.translation.synthesis.back_translation import BackTranslation
     from regard.translation.synthesis.filtering import PairFilter
-    from regard.translation.text.corpora import opened
+    from regard.translation.text.corpora import open_text
 
     PairFilter(longest, ratio)  # refuses what is out of range
     try:
@@ -80,7 +80,7 @@ def back_translate(
     except ValueError as fault:
         raise ConfigurationError(f"--tag {tag}: {fault}") from None
     if not _is_read_once(text):
-        opened(text).close()
+        open_text(text).close()
     with Signals() as signals:
         translator = open_translator(model, device, to)
         work = BackTranslation(
@@ -105,7 +105,7 @@ def back_translate(
     if outcome == "stopped":
         arguments = [each for each in context.obj if each != "--resume"]
         command = card.typed([*arguments, "--resume"])
-        report.say(f"stopped after {tally.read:,} lines; go on with: {command}", now=True)
+        report.say(f"stopped after {tally.read:,} lines; go on with: {command}", flush=True)
         raise typer.Exit(128 + (signals.received or signal.SIGTERM))
     report.say(
         f"{out}: {tally.written:,} sentence pairs of {tally.read:,} lines\n"
@@ -113,7 +113,7 @@ def back_translate(
         "To learn from them, too, add to a configuration (its own train files as [[data.train]], too):\n\n"
         f"[[data.train]]\ntsv = {json.dumps(str(out), ensure_ascii=False)}\n"
         f'source_column = 0\ntarget_column = 1\ntag = "{tag}"\nsynthetic = true',
-        now=True,
+        flush=True,
     )
 
 
@@ -124,12 +124,12 @@ def _is_read_once(text: Path) -> bool:
 
 def _lines(text: Path) -> int | None:
     """How many lines a file has; None where reading it would use it up, or is not to be done twice."""
-    from regard.translation.text.corpora import opened
+    from regard.translation.text.corpora import open_text
 
     if _is_read_once(text):
         return None
     try:
-        with opened(text) as file:
+        with open_text(text) as file:
             return sum(block.count(b"\n") for block in iter(lambda: file.read(2**20), b""))
     except (OSError, EOFError, zlib.error):  # told with its line by who reads it
         return None

@@ -29,22 +29,24 @@ class TransformerEncoded(NamedTuple):
 class TransformerState:
     """Each layer's cache of past words, and its keys and values of the source sentences.
 
-    The hypotheses of a sentence are rows side by side, `each` of them for every sentence. They read
+    The hypotheses of a sentence are rows side by side, `per_sentence` of them. They read
     one memory of the source, as so many queries of it, so that a beam copies no source when its rows change places.
     """
 
-    written: list[HeadMemory]
+    targets: list[HeadMemory]
     sources: list[HeadMemory]
     readable: Bool[Tensor, "sentences 1 source"] | None
-    each: int = 1
+    per_sentence: int = 1
     position: int = 0
 
     def select(self, rows: Int[Tensor, " kept"]) -> TransformerState:
-        selected = replace(self, written=[memory.select(rows) for memory in self.written])
-        sentences, counts = torch.unique_consecutive(rows // self.each, return_counts=True)
-        selected.each = int(counts[0]) if len(counts) else 1
-        if not bool((counts == selected.each).all()):  # no longer as many: a memory for every row
-            sentences, selected.each = rows // self.each, 1
+        selected = replace(self, targets=[memory.select(rows) for memory in self.targets])
+        sentences, counts = torch.unique_consecutive(rows // self.per_sentence, return_counts=True)
+        selected.per_sentence = int(counts[0]) if len(counts) else 1
+        if not bool(
+            (counts == selected.per_sentence).all()
+        ):  # no longer as many: a memory for every row
+            sentences, selected.per_sentence = rows // self.per_sentence, 1
         if len(sentences) < len(self.sources[0].keys) or bool(
             (sentences[1:] <= sentences[:-1]).any()
         ):
@@ -162,7 +164,7 @@ class DecoderLayer(_Layer):
                 attention.remember(q, memory=target)
                 output: Tensor = attention(q, memory=target, bias=how["bias"])
                 return output
-            together = q.view(-1, state.each, q.shape[-1])  # the hypotheses of a sentence
+            together = q.view(-1, state.per_sentence, q.shape[-1])  # the hypotheses of a sentence
             reading: Tensor = attention(together, memory=source, mask=state.readable)
             return reading.view_as(q)
 

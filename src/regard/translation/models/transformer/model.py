@@ -133,7 +133,7 @@ class Transformer(TranslationModel):
         state = own(TransformerState, state)
         x = self._embed(self.target_embedding, words[:, None], state.position)
         bias = _bias(self.decoder_bias, x, state.position)
-        memories = zip(self._layers(), state.written, state.sources, strict=True)
+        memories = zip(self._layers(), state.targets, state.sources, strict=True)
         for layer, target, source in memories:
             x = layer.step(x, target, source, state, bias)
         state.position += 1

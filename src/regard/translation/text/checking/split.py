@@ -17,7 +17,7 @@ from regard.translation.text.checking import characters, formats
 from regard.translation.text.checking.counting import Lengths, Vocabulary
 from regard.translation.text.checking.findings import Findings
 from regard.translation.text.checking.repetitions import KINDS, Prints
-from regard.translation.text.corpora import BOM, Corpus, Pair, Parallel, Tsv, opened, raw_lines
+from regard.translation.text.corpora import BOM, Corpus, Pair, Parallel, Tsv, open_text, raw_lines
 from regard.translation.text.normalisation import normalise
 
 # Stands for a line that is not UTF-8; valid UTF-8 never decodes to it.
@@ -148,7 +148,7 @@ def read_split(
 def _lines(path: Path, findings: Findings, forms: set[str], broken: set[Path]) -> Iterator[str]:
     """The lines of a file. Damage is reported as an error; a file without a readable end is added to `broken`."""
     try:
-        with opened(path) as file:
+        with open_text(path) as file:
             kind = formats.of_text(_head(file))
             if kind is not None:
                 raise DataError(

@@ -47,7 +47,7 @@ def _english(day: int) -> str:
     return f"{day}{ending}"
 
 
-def _first(word: str) -> Callable[[int], str]:
+def _ordinal_first(word: str) -> Callable[[int], str]:
     """The Romance habit: the first of a month is an ordinal, the other days are plain numbers."""
     return lambda day: word if day == 1 else str(day)
 
@@ -72,7 +72,7 @@ CALENDARS = (
         "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre".split(),
         "ene feb mar abr may jun jul ago sept oct nov dic".split(),
         "lunes martes miércoles jueves viernes sábado domingo".split(),
-        _first("1.º"),
+        _ordinal_first("1.º"),
         (
             "{ordinal} de {month} de {year} | el {day} de {month} de {year} | "
             "{day} de {month} del {year} | {weekday} {day} de {month} de {year} | "
@@ -86,7 +86,7 @@ CALENDARS = (
         "janvier février mars avril mai juin juillet août septembre octobre novembre décembre".split(),
         "janv. févr. mars avr. mai juin juil. août sept. oct. nov. déc.".split(),
         "lundi mardi mercredi jeudi vendredi samedi dimanche".split(),
-        _first("1er"),
+        _ordinal_first("1er"),
         (
             "{ordinal} {month} {year} | le {ordinal} {month} {year} | "
             "{weekday} {ordinal} {month} {year} | le {weekday} {ordinal} {month} {year} | "
@@ -112,7 +112,7 @@ CALENDARS = (
         "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre".split(),
         "gen feb mar apr mag giu lug ago set ott nov dic".split(),
         "lunedì martedì mercoledì giovedì venerdì sabato domenica".split(),
-        _first("1º"),
+        _ordinal_first("1º"),
         (
             "{ordinal} {month} {year} | {weekday} {ordinal} {month} {year} | "
             "{weekday}, {day} {month} {year} | {day} {short} {year} | {day} {short} {year2} | "
@@ -124,7 +124,7 @@ CALENDARS = (
         "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro".split(),
         "jan fev mar abr mai jun jul ago set out nov dez".split(),
         "segunda-feira terça-feira quarta-feira quinta-feira sexta-feira sábado domingo".split(),
-        _first("1º"),
+        _ordinal_first("1º"),
         (
             "{ordinal} de {month} de {year} | em {day} de {month} de {year} | "
             "{weekday}, {ordinal} de {month} de {year} | {day} {short} {year} | "
