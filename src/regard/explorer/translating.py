@@ -15,8 +15,8 @@ from regard.explorer.agreement import Links
 from regard.explorer.contract import Attention, Scene
 from regard.explorer.numbers import Arithmetic, traced
 from regard.translation.aligning.words import Words, in_pieces
+from regard.translation.decoding.beam import Tree
 from regard.translation.decoding.prefix import goes_on
-from regard.translation.decoding.tree import Tree
 from regard.translation.evaluation.gold import Gold
 from regard.translation.text.batches import sources, targets
 from regard.translation.text.tokenizer import EOS

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from typing import TypeVar
 
 import torch
@@ -53,9 +53,7 @@ def translate(
             f"{len(prefixes)} prefixes for {len(lines)} texts: pass one for each"
         )
     lines = list(map(clean, lines))
-    sentences = [
-        [Sentence("", line, "")] if language is None else of_line(line, language) for line in lines
-    ]
+    sentences = list(map(of_line, lines, repeat(language)))
     sentence_prefixes = None
     if prefixes is not None:
         divided = (

@@ -14,10 +14,10 @@ from regard.errors import ConfigurationError
 from regard.translation.aligning.aligner import Aligner
 from regard.translation.aligning.words import in_spans
 from regard.translation.decoding import forced
+from regard.translation.decoding.beam import Tree
 from regard.translation.decoding.hypothesis import Hypothesis, loops
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.search import Search, bounds, translate_batch
-from regard.translation.decoding.tree import Tree
 from regard.translation.engines import SearchEngine
 from regard.translation.evaluation.alignment import Link
 from regard.translation.models.protocol import Looks, TranslationModel
@@ -76,6 +76,7 @@ class SentenceSearch:
         translations = [Translation(text) for text in sentences]
         for rows, prefix in self._batches(cut, bound, self.batch_tokens // search.hypotheses):
             source, lengths = self._padded([cut[row] for row in rows])
+            limits = bounds(self.model, search, lengths).tolist()
             best = translate_batch(
                 self.model,
                 source,
@@ -87,7 +88,6 @@ class SentenceSearch:
                 tree=self.tree,
             )
             links = self._links([cut[row] for row in rows], best)
-            limits = bounds(self.model, search, lengths).tolist()
             for row, hypotheses, linked, limit in zip(rows, best, links, limits, strict=False):
                 unfinished = len(hypotheses[0].tokens) >= limit
                 translations[row] = self._translation(
@@ -139,8 +139,9 @@ class SentenceSearch:
 
     def _padded(self, encoded: list[list[int]]) -> tuple[Tensor, Tensor]:
         """Encoded sentences as a padded tensor and their lengths, on the device of the model."""
+        device = self._device
         source, lengths = sources([ids[: self.longest] for ids in encoded])
-        return source.to(self._device), lengths.to(self._device)
+        return source.to(device), lengths.to(device)
 
     def _hypothesis(self, ids: list[int], target: str, length_penalty: float) -> Hypothesis:
         tokens = self.tokenizers.target.encode(target)
@@ -260,9 +261,9 @@ def translation_of(
 def _candidate(hypothesis: Hypothesis, target: Tokenizer, links: list[Link]) -> Candidate:
     """A hypothesis in words, with the links of these words to those of the source."""
     tokens, log_p = hypothesis.tokens, hypothesis.token_log_probabilities
-    words = [
-        Word(text, math.exp(math.fsum(log_p[slice(*span)])))
-        for span, text in target.words(tokens).items()
-    ]
     text = target.decode(tokens)
+    words = [
+        Word(word, math.exp(math.fsum(log_p[slice(*span)])))
+        for span, word in target.words(tokens).items()
+    ]
     return Candidate(text, hypothesis.score, hypothesis.log_probability, words, links)

@@ -17,8 +17,8 @@ from regard.loops.availability import device_objection
 from regard.translation import lines
 from regard.translation.aligning.aligner import Aligner
 from regard.translation.aligning.choice import of_run
+from regard.translation.decoding.beam import Tree
 from regard.translation.decoding.search import Search
-from regard.translation.decoding.tree import Tree
 from regard.translation.doubts import Doubts
 from regard.translation.engines import SearchEngine, choose
 from regard.translation.engines.engine import hooked
@@ -170,7 +170,6 @@ class Translator:
                 several sentences.
             ModelError: the model answers numbers that are not finite.
         """
-        lines.check_several(texts)
         if search is None:
             search = self.search if beam is None else self.search.changed(beam=beam)
         if tree is not None:  # it has the nodes of one search
@@ -181,6 +180,7 @@ class Translator:
         generator = None
         if seed is not None:
             generator = torch.Generator(next(self.model.parameters()).device).manual_seed(seed)
+        language = None if whole_lines or tree is not None else self.sentence_language
         sentence_search = self._sentence_search(
             batch_tokens=batch_tokens,
             looks=looks,
@@ -194,7 +194,7 @@ class Translator:
             search,
             words=self.words,
             doubts=self.doubts,
-            language=None if whole_lines or tree is not None else self.sentence_language,
+            language=language,
             prefix=prefix,
             target_language=data.target_language,
         )
@@ -277,9 +277,10 @@ class Translator:
         return [sentence_search.score(pair.source, pair.target, penalty) for pair in pairs]
 
     def _sentence_search(self, **options: Any) -> SentenceSearch:
+        longest = self.longest
         # Compiled search calls no hooks: a model that has some now is run by its own layers.
         engine = SearchEngine(self.model) if hooked(self.model) else self.engine
-        return SentenceSearch(self.model, self.tokenizers, engine, self.longest, **options)
+        return SentenceSearch(self.model, self.tokenizers, engine, longest, **options)
 
     @cached_property
     def _aligner(self) -> Aligner:

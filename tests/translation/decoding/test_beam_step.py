@@ -6,9 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.translation.decoding.beam import advance
+from regard.translation.decoding.beam import Live, advance
 from regard.translation.decoding.limits import Limits
-from regard.translation.decoding.live import Live
 
 
 def some_live(sentences: int, beginnings: int, steps: int, generator: torch.Generator) -> Live:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regard.errors import ConfigurationError
-from regard.translation.decoding.tree import Tree
+from regard.translation.decoding.beam import Tree
 from regard.translation.text.tokenizer import EOS
 from regard.translation.translator import Translator
 

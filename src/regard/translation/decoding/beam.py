@@ -1,21 +1,23 @@
-"""Beam search: the best beginnings of each sentence, grown word by word."""
+"""Beam search: the best beginnings of each sentence, grown word by word; and the tree that records it."""
+
+from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import NamedTuple, Self
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.errors import ModelError
 from regard.translation.decoding.hypothesis import Hypothesis
-from regard.translation.decoding.limits import IMPOSSIBLE, Limits
-from regard.translation.decoding.live import Ended, Live
-from regard.translation.decoding.tree import Tree
+from regard.translation.decoding.limits import IMPOSSIBLE, Limits, best_words
 from regard.translation.engines import SearchEngine, evaluating
 from regard.translation.models.protocol import Lengths, Logits, SourceIds, State
 from regard.translation.settings.search import Search
-from regard.translation.text.tokenizer import EOS
+from regard.translation.text.tokenizer import BOS, EOS
 
 
 def beam(
@@ -72,6 +74,79 @@ def beam(
                 following, limits = following.select(unfinished), limits.select(unfinished)
             state, live = _select(state, rows, len(logits)), following
     return ranking.best()
+
+
+@dataclass(frozen=True)
+class Live:
+    """The beginnings kept for each sentence, the best first; a place that is empty has total -inf.
+
+    Attributes:
+        sentences: the place of each sentence in the batch that was given.
+        words: what each beginning ends with and the model reads next.
+        totals: log-probability of each beginning.
+        tokens: its tokens.
+        history: their log-probabilities.
+    """
+
+    sentences: Int[Tensor, " batch"]
+    words: Int[Tensor, "batch beginnings"]
+    totals: Float[Tensor, "batch beginnings"]
+    tokens: Int[Tensor, "batch beginnings tokens"]
+    history: Float[Tensor, "batch beginnings tokens"]
+
+    @classmethod
+    def begin(cls, sentences: int, device: torch.device) -> Self:
+        """One empty beginning a sentence: the first step needs no copies of it."""
+        return cls(
+            torch.arange(sentences, device=device),
+            torch.full((sentences, 1), BOS, device=device),
+            torch.zeros(sentences, 1, device=device),
+            torch.empty(sentences, 1, 0, dtype=torch.int64, device=device),
+            torch.empty(sentences, 1, 0, device=device),
+        )
+
+    @cached_property
+    def filled(self) -> Bool[Tensor, "batch beginnings"]:
+        """The places that are not empty."""
+        return self.totals > -math.inf
+
+    def rows(self) -> Int[Tensor, " places"]:
+        """For each place, of all sentences one after the other, its row among those that are not empty."""
+        return self.filled.flatten().cumsum(0) - 1
+
+    def select(self, rows: Int[Tensor, " kept"]) -> Live:
+        return Live(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    def best_words(
+        self, logits: Logits, limits: Limits, count: int, *, compiled: bool
+    ) -> tuple[Float[Tensor, "places few"], Int[Tensor, "places few"]]:
+        """The best words after each beginning (see `limits.best_words`); empty places have only -inf.
+
+        `logits` has a row for each beginning, and none for empty places.
+        """
+        filled, beginnings = self.filled.flatten(), self.tokens.shape[1]
+        if len(logits) == len(filled):
+            return best_words(logits, limits, self.tokens, count, compiled=compiled)
+        places = filled.nonzero().flatten()
+        tokens = self.tokens.flatten(0, 1)[places].unsqueeze(1)
+        own_limits = limits.select(places // beginnings)
+        log_p, words = best_words(logits, own_limits, tokens, count, compiled=compiled)
+        shape = len(filled), log_p.shape[1]
+        every, ends = log_p.new_full(shape, -math.inf), words.new_full(shape, EOS)
+        return every.index_copy_(0, places, log_p), ends.index_copy_(0, places, words)
+
+
+class Ended(NamedTuple):
+    """The hypotheses that end among the best `size`: had they gone on, they would be kept.
+
+    Attributes:
+        sentences, beginnings: which of the live beginnings each one ends.
+        log_p: the log-probability of its end.
+    """
+
+    sentences: Int[Tensor, " ended"]
+    beginnings: Int[Tensor, " ended"]
+    log_p: Float[Tensor, " ended"]
 
 
 # The next beginnings, the place in `live` that each grew from, and the hypotheses that ended.
@@ -164,3 +239,67 @@ def _select(state: State, rows: Int[Tensor, " kept"], count: int) -> State:
     if len(rows) == count and torch.equal(rows, torch.arange(count, device=rows.device)):
         return state
     return state.select(rows)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A beginning of a translation.
+
+    Attributes:
+        parent: the number of the node without its last token; -1 for none.
+        token: the last token.
+        log_probability: of all its tokens.
+        kept: whether the search continued it, or kept it as an ended translation.
+    """
+
+    parent: int
+    token: int
+    log_probability: float
+    kept: bool
+
+
+class Tree:
+    """Records the beam search of one sentence, when it is given to one.
+
+    Attributes:
+        nodes: a parent before its children, the best of a step first.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self._live = [-1]  # the node of each live beginning
+
+    def step(
+        self,
+        live: Live,
+        logits: Logits,
+        limits: Limits,
+        size: int,
+        following: Live,
+        rows: Int[Tensor, "one beginnings"],
+        ended: Ended,
+    ) -> None:
+        """Note a step: the beginnings before it, the logits, and the result of `beam.advance`."""
+        totals_before = live.totals[0].tolist()
+        grown = list(zip(rows[0].tolist(), following.words[0].tolist(), strict=True))
+        totals = zip(grown, following.totals[0].tolist(), strict=True)
+        # Log-probabilities by live beginning and word.
+        surviving = {at: total for at, total in totals if total > float("-inf")}
+        for beginning, log_p in zip(ended.beginnings.tolist(), ended.log_p.tolist(), strict=True):
+            surviving[beginning, EOS] = totals_before[beginning] + log_p
+        candidates = dict(surviving)
+        best, words = live.best_words(logits, limits, size + 1, compiled=False)
+        for beginning, (row, row_words) in enumerate(
+            zip(best.tolist(), words.tolist(), strict=True)
+        ):
+            for log_p, word in zip(row, row_words, strict=True):
+                if (total := totals_before[beginning] + log_p) > float("-inf"):
+                    candidates.setdefault((beginning, word), total)
+        best_grown = sorted(candidates, key=lambda at: (at not in surviving, -candidates[at]))[
+            : 2 * size
+        ]
+        numbers = {}
+        for at in sorted(best_grown, key=lambda at: -candidates[at]):
+            numbers[at] = len(self.nodes)
+            self.nodes.append(Node(self._live[at[0]], at[1], candidates[at], at in surviving))
+        self._live = [numbers.get(at, -1) for at in grown]

@@ -7,13 +7,12 @@ from jaxtyping import Int
 from torch import Tensor
 
 from regard.errors import ConfigurationError
-from regard.translation.decoding.beam import beam
+from regard.translation.decoding.beam import Tree, beam
 from regard.translation.decoding.forced import rerank
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import Limits
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.single import greedy, sample
-from regard.translation.decoding.tree import Tree
 from regard.translation.engines import SearchEngine
 from regard.translation.models.protocol import Lengths, SourceIds, TranslationModel
 from regard.translation.settings.search import Search

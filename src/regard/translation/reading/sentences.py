@@ -68,6 +68,11 @@ def translate(
 
 def doubted(translation: Translation, doubts: Doubts | None, prefix: str = "") -> Translation:
     """The translation of a sentence with the reasons to doubt it; words of a prefix may be improbable."""
+    statistical: list[str] = []
+    if doubts is not None and translation.target_pieces:
+        pieces = len(translation.target_pieces)
+        confidence = 0.0 if prefix else translation.log_probability / pieces
+        statistical += doubts.reasons(translation.source, translation.text, confidence)
     signs = {
         "no words": wordless(translation.source),
         "cut": translation.cut,
@@ -77,11 +82,7 @@ def doubted(translation: Translation, doubts: Doubts | None, prefix: str = "") -
         "unfinished": translation.unfinished,
     }
     reasons = [reason for reason, sign in signs.items() if sign]
-    if doubts is not None and translation.target_pieces:
-        pieces = len(translation.target_pieces)
-        confidence = 0.0 if prefix else translation.log_probability / pieces
-        reasons += doubts.reasons(translation.source, translation.text, confidence)
-    return replace(translation, doubts=reasons)
+    return replace(translation, doubts=reasons + statistical)
 
 
 def respelt(
@@ -132,10 +133,11 @@ def _mended(
     """The translations of sentences in small letters, with accents, spelling and names mended."""
     if words is None:
         return translator.translate(texts, search, prefixes)
-    sources = list(map(normalise, texts))
+    normal = list(map(normalise, texts))
+    sources = normal
     if search.accents:
         vocabulary = words.rank.keys()
-        sources = [words.accents.restored(text, vocabulary) for text in sources]
+        sources = [words.accents.restored(text, vocabulary) for text in normal]
     readings = list(map(Reading, sources, translator.translate(sources, search, prefixes)))
     if prefixes is None and not search.sampling:
         if search.spelling:
@@ -143,16 +145,14 @@ def _mended(
         if search.placeholders:
             readings = with_placeholders(words, readings, translator, search)
     return [
-        replace(translation, source=text, read_as={**_changes(text, source), **translation.read_as})
-        for text, (source, translation) in zip(texts, readings, strict=True)
+        replace(translation, source=text, read_as={**_changes(old, source), **translation.read_as})
+        for text, old, (source, translation) in zip(texts, normal, readings, strict=True)
     ]
 
 
 def _changes(text: str, source: str) -> dict[str, str]:
-    """The words of a text that were read as others."""
-    if normalise(text) == source:
-        return {}
-    pairs = zip(WORD.findall(normalise(text)), WORD.findall(source), strict=True)
+    """The words of a normalised text that were read as others."""
+    pairs = zip(WORD.findall(text), WORD.findall(source), strict=True)
     return {written: read for written, read in pairs if written != read}
 
 

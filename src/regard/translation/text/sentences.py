@@ -63,15 +63,17 @@ def split(text: str, language: str) -> list[Sentence]:
     return sentences
 
 
-def of_line(line: str, language: str) -> list[Sentence]:
+def of_line(line: str, language: str | None) -> list[Sentence]:
     """The sentences of a line with the white space between them, and none around them.
 
-    A line of one sentence is returned as it is. Marks of lists are part of their sentence. Control characters and
-    line breaks between sentences become spaces.
+    A line of one sentence is returned as it is; without a language every line is one. Marks of lists are
+    part of their sentence. Control characters and line breaks between sentences become spaces.
 
     >>> [part.text for part in of_line("El Dr. Perry vive aquí.  ¿Lo conoces?", "es")]
     ['El Dr. Perry vive aquí.', '¿Lo conoces?']
     """
+    if language is None:
+        return [Sentence("", line, "")]
     sentences = _sentences(language, _SURROGATE.sub("\ufffd", line))
     if len(sentences) < 2:
         return [Sentence("", line, "")]
