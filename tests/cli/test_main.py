@@ -80,7 +80,7 @@ def test_each_command_is_listed_with_its_first_sentence(monkeypatch):
     shown = " ".join(run("--help").out.split())
     for name, command in typer.main.get_command(app).commands.items():
         first = " ".join(command.help.split()).partition(". ")[0].rstrip(".")
-        assert f" {name} {first}. " in shown
+        assert (f" {name} {first}. " in shown) != command.hidden
 
 
 def test_help_and_lists_import_nothing_heavy():

@@ -44,6 +44,6 @@ def test_both_ways_grow_alike(seed: int, vocabulary: int, beginnings: int, size:
     assert torch.equal(following.totals.isfinite(), going)
     torch.testing.assert_close(following.totals[going], after.totals[going], atol=5e-6, rtol=5e-6)
     assert torch.equal(following.words[going], after.words[going])
-    assert torch.equal(following.written[going], after.written[going])
+    assert torch.equal(following.tokens[going], after.tokens[going])
     torch.testing.assert_close(following.history[going], after.history[going])
     assert torch.equal(rows[going], parents[going])
