@@ -24,8 +24,8 @@ from _measure import write
 from _training import progress, settings, train_to
 
 from regard.translation.settings.data import NoiseSettings
-from regard.translation.text.noise import capitalised, emphasised
 from regard.translation.training.data import read_split
+from regard.translation.training.noise import capitalised, emphasised
 from regard.translation.translator import Translator
 
 CONFIGURATION = "tatoeba-es-en-tiny"

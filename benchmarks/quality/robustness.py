@@ -27,8 +27,8 @@ from regard.translation.evaluation.scores import measure
 from regard.translation.text.corpora import Pair
 from regard.translation.text.generated.dates import CALENDARS
 from regard.translation.text.letters import without_accents
-from regard.translation.text.noise import mistyped, without_marks
 from regard.translation.training.data import read_split
+from regard.translation.training.noise import mistyped, without_marks
 from regard.translation.translator import Translator
 
 SEED = 17

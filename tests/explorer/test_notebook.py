@@ -14,7 +14,8 @@ from tests.watching.cases import Fused
 import regard
 from regard.explorer import notebook
 from regard.explorer.contract import pack
-from regard.translation.translator import Translation, Translator
+from regard.translation.results import Translation
+from regard.translation.translator import Translator
 
 EVIL = '"></iframe><script>alert(1)</script>'
 

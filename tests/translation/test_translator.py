@@ -22,11 +22,13 @@ from regard.translation.aligning.aligner import Aligner
 from regard.translation.aligning.choice import of_run
 from regard.translation.decoding.hypothesis import penalty
 from regard.translation.decoding.search import Search, translate_batch
+from regard.translation.opening import find
+from regard.translation.results import Candidate, Translation
 from regard.translation.runs import Run
 from regard.translation.text.corpora import Pair
 from regard.translation.text.normalisation import clean
 from regard.translation.text.tokenizer import word_spans
-from regard.translation.translator import Candidate, Translation, Translator, find
+from regard.translation.translator import Translator
 
 TEXTS = [
     "one two",
@@ -394,7 +396,7 @@ def test_a_bundled_model_is_found_by_its_name(monkeypatch, tmp_path):
     monkeypatch.setattr(opening, "BUNDLED", tmp_path)
     assert find("xx-yy") == tmp_path / "xx-yy"
     monkeypatch.setattr(opening, "BUNDLED", tmp_path / "none")
-    assert front.bundled() == {}
+    assert opening.bundled() == {}
 
 
 def test_refresh_reads_the_weights_anew(translator):

@@ -1,8 +1,11 @@
 """Commands of typer from functions: options from dataclasses, help texts from docstrings; groups of commands."""
 
+from __future__ import annotations
+
 import copy
 import inspect
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
 from functools import wraps
@@ -10,8 +13,42 @@ from inspect import Parameter
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from regard.cli import once
+
+class _Once:
+    """A mixin: an option may be given again only where it collects its values in a list."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        parser = super().make_parser(ctx)  # type: ignore[misc]
+        parse = parser.parse_args
+
+        def parse_once(args: list[str]) -> Any:
+            values, positional, order = parse(args)
+            counts = Counter(each for each in order if each.param_type_name == "option")
+            for option, count in counts.items():
+                if count > 1 and not (option.multiple or option.is_eager or ctx.resilient_parsing):
+                    names = "/".join([option.opts[0], *option.secondary_opts])
+                    ctx.fail(f"{names} is given {count} times: give it once")
+                if "--set" in option.opts:
+                    _check_keys(ctx, values[option.name])
+            return values, positional, order
+
+        parser.parse_args = parse_once
+        return parser
+
+
+def _check_keys(ctx: Any, changes: list[str]) -> None:
+    """Refuse a key of a configuration that several changes KEY=VALUE set."""
+    keys = Counter("".join(change.partition("=")[0].split()) for change in changes)
+    for key, count in keys.items():
+        if count > 1:
+            ctx.fail(f"--set {key} is given {count} times: give it once")
+
+
+class Command(_Once, TyperCommand):
+    """A command of typer."""
+
 
 # Longer than any first sentence.
 _WHOLE = 10_000
@@ -19,7 +56,7 @@ _SECTION = re.compile(r"^(Args|Attributes|Examples):\n((?: .*\n*|\n)*)", re.MULT
 _ENTRY = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
-class Group(once.Group):
+class Group(_Once, TyperGroup):
     """Typer's own list cuts sentences off to fit one line; these continue on the next."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -54,7 +91,7 @@ def add(app: typer.Typer, *commands: Callable[..., None]) -> None:
         epilog = f"\b\nExamples:\n{indented}" if examples else None
         # A name such as list_ is not to hide Python's own.
         name = command.__name__.rstrip("_").replace("_", "-")
-        app.command(name, cls=once.Command, epilog=epilog)(grouped(command))
+        app.command(name, cls=Command, epilog=epilog)(grouped(command))
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

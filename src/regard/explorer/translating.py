@@ -18,9 +18,10 @@ from regard.translation.aligning.words import Words, in_pieces
 from regard.translation.decoding.beam import Tree
 from regard.translation.decoding.prefix import goes_on
 from regard.translation.evaluation.gold import Gold
+from regard.translation.results import Translation
 from regard.translation.text.batches import sources, targets
 from regard.translation.text.tokenizer import EOS
-from regard.translation.translator import Translation, Translator
+from regard.translation.translator import Translator
 from regard.watching import Seen, change, watch
 from regard.watching.change import Change, Edits
 from regard.watching.interception import intercepted

@@ -41,7 +41,7 @@ class SentenceSearch:
         batch_tokens: source pieces, padding included, times hypotheses that are computed at a time.
         looks: whether translations have every look of the model.
         aligner: it links the words of translations; None for no links.
-        generator: of sampling.
+        seed: of sampling; None for the state of torch.
         tree: records the steps of the beam search of one sentence.
     """
 
@@ -52,7 +52,7 @@ class SentenceSearch:
     batch_tokens: int = BATCH_TOKENS
     looks: bool = False
     aligner: Aligner | None = None
-    generator: torch.Generator | None = None
+    seed: int | None = None
     tree: Tree | None = None
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class SentenceSearch:
                 lengths,
                 search,
                 prefix=prefix,
-                generator=self.generator,
+                generator=self._generator,
                 engine=self.engine,
                 tree=self.tree,
             )
@@ -132,6 +132,10 @@ class SentenceSearch:
         """The score of a sentence's translation that others wrote. Raises as `forced`."""
         ids = self.tokenizers.source.encode(text)
         return self._hypothesis(ids, target, length_penalty).score
+
+    @cached_property
+    def _generator(self) -> torch.Generator | None:
+        return None if self.seed is None else torch.Generator(self._device).manual_seed(self.seed)
 
     @cached_property
     def _device(self) -> torch.device:

@@ -24,15 +24,15 @@ from regard.translation.engines import SearchEngine, choose
 from regard.translation.engines.engine import hooked
 from regard.translation.models.ensemble import Ensemble
 from regard.translation.models.protocol import TranslationModel
-from regard.translation.opening import bundled, find, open_runs
-from regard.translation.results import Candidate, Translation, Word
+from regard.translation.opening import open_runs
+from regard.translation.results import Translation
 from regard.translation.runs import Run, Tokenizers
 from regard.translation.sentence_search import BATCH_TOKENS, SentenceSearch
 from regard.translation.text import sentences
 from regard.translation.text.corpora import Pair
 from regard.translation.words import KnownWords
 
-__all__ = ["Candidate", "Translation", "Translator", "Word", "bundled", "find"]
+__all__ = ["Translation", "Translator"]
 
 # A source of more pieces is cut: memory stays bounded whatever a line holds.
 _LONGEST_SOURCE = 512
@@ -177,15 +177,12 @@ class Translator:
         data = self.run.configuration.data
         if data.generated is not None:
             search = search.changed(numbers=False)
-        generator = None
-        if seed is not None:
-            generator = torch.Generator(next(self.model.parameters()).device).manual_seed(seed)
         language = None if whole_lines or tree is not None else self.sentence_language
         sentence_search = self._sentence_search(
             batch_tokens=batch_tokens,
             looks=looks,
             aligner=self._aligner if alignments else None,
-            generator=generator,
+            seed=seed,
             tree=tree,
         )
         return lines.translate(

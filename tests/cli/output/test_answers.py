@@ -8,7 +8,7 @@ import json
 import pytest
 
 from regard.cli.output.answers import OutputOptions, confidences, pharaoh
-from regard.translation.translator import Candidate, Translation, Word
+from regard.translation.results import Candidate, Translation, Word
 
 WORDS = [Word("The", 0.999), Word("cat.", 0.6), Word("Two", 0.3), Word("«n»\u2028", 0.004)]
 BEST = Candidate("The cat. Two «n»\u2028", -0.5, -1.25, WORDS, [(1, 0), (0, 1)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from regard.cli.output.doubts import Doubts
 from regard.translation.reading.sentences import doubted
-from regard.translation.translator import Translation
+from regard.translation.results import Translation
 
 
 def told(source: str, text: str, **fields) -> Translation:

@@ -12,7 +12,7 @@ from regard.translation.reading.sentences import respelt
 from regard.translation.results import Translation
 from regard.translation.settings.search import Search
 from regard.translation.text.corpora import Pair
-from regard.translation.text.noise import mistyped
+from regard.translation.training.noise import mistyped
 from regard.translation.words import KnownWords
 
 TEXT = ["El gato negro duerme en la cocina.", "Tom tiene una casa grande.", "Una casa negra."]

@@ -14,7 +14,7 @@ from regard.cli.output import drawing, report, streams
 from regard.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
-    from regard.translation.translator import Translation
+    from regard.translation.results import Translation
     from regard.viewing.alignment import Alignment
 
 

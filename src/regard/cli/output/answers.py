@@ -12,7 +12,7 @@ from regard.cli.output import streams
 from regard.cli.output.report import Format
 
 if TYPE_CHECKING:
-    from regard.translation.translator import Candidate, Translation, Word
+    from regard.translation.results import Candidate, Translation, Word
 
 # Below each of these a word is shown in the colour, in a terminal that has colours.
 _COLOURS = ((0.25, "bold red"), (0.5, "red"), (0.75, "yellow"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from regard.cli.output import report
 
 if TYPE_CHECKING:
-    from regard.translation.translator import Translation
+    from regard.translation.results import Translation
 
 # How many lines, characters or pieces a note lists.
 _NAMED = 10

@@ -15,7 +15,7 @@ from regard.errors import ConfigurationError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from regard.translation.translator import Translation
+    from regard.translation.results import Translation
     from regard.viewing.alignment import Alignment
 
 Drawn = TypeVar("Drawn")

@@ -93,8 +93,8 @@ def _tokenizers(model: str | None, path: Path | None) -> tuple[Tokenizer, Tokeni
         return (Tokenizer.open(path),) * 2
     if model is None:
         return None
+    from regard.translation.opening import find
     from regard.translation.runs import Run
-    from regard.translation.translator import find
 
     tokenizers = Run.open(find(model)).tokenizers()
     return tokenizers.source, tokenizers.target

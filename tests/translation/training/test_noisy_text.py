@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.translation.text.letters import in_small_letters, without_accents
-from regard.translation.text.noise import (
+from regard.translation.text.normalisation import normalise
+from regard.translation.training.noise import (
     capitalised,
     emphasised,
     mistyped,
     without_marks,
 )
-from regard.translation.text.normalisation import normalise
 
 texts = st.text(max_size=30).map(normalise)
 seeds = st.integers(0, 2**32)
