@@ -23,13 +23,13 @@ VAGUE = frozenset(
 LIMITS = {
     "attention": 6.0,
     "attention/memory": 1.0,
-    "cli": 13.0,
+    "cli": 1.0,
     "costs": 1.0,
     "explorer": 1.0,
     "interop": 1.0,
     "loops": 9.0,
     "programs": 1.0,
-    "translation": 11.0,
+    "translation": 1.5,
     "viewing": 1.0,
     "watching": 1.0,
     "": 1.5,  # the modules beside the packages

@@ -113,17 +113,17 @@ def _line_translation(
         return translations[0]
     candidates = [_candidate(sentences, choice) for choice in _choices(translations, draws)]
 
-    def every(field: str) -> list[str]:
+    def lists_of(field: str) -> list[str]:
         return _concatenated(getattr(translation, field) for translation in translations)
 
     return Translation(
         source=line,
         **vars(candidates[0]),
-        source_pieces=every("source_pieces"),
-        target_pieces=every("target_pieces"),
+        source_pieces=lists_of("source_pieces"),
+        target_pieces=lists_of("target_pieces"),
         probabilities=_concatenated(translation.probabilities for translation in translations),
-        unknown=every("unknown"),
-        unseen=every("unseen"),
+        unknown=lists_of("unknown"),
+        unseen=lists_of("unseen"),
         source_ids=_ids(translation.source_ids for translation in translations),
         target_ids=_ids(translation.target_ids for translation in translations),
         looks=_looks([translation.looks for translation in translations]),
@@ -131,7 +131,7 @@ def _line_translation(
         cut=sum(translation.cut for translation in translations),
         repeats=any(translation.repeats for translation in translations),
         unfinished=any(translation.unfinished for translation in translations),
-        doubts=list(dict.fromkeys(every("doubts"))),
+        doubts=list(dict.fromkeys(lists_of("doubts"))),
         read_as=dict(chain.from_iterable(each.read_as.items() for each in translations)),
         sentences=translations,
     )

@@ -73,7 +73,7 @@ class KnownWords(BaseModel):
     @classmethod
     def learn(cls, pairs: Sequence[Pair]) -> Self:
         """Those of training pairs; of several languages, without their accents and the marks of their numbers."""
-        several = len({pair.tags for pair in pairs}) > 1
+        is_multilingual = len({pair.tags for pair in pairs}) > 1
         sources = [pair.source for pair in pairs]
         sentences = list(map(WORD.findall, sources))
         counts_inside = Counter(chain.from_iterable(words[1:] for words in sentences))
@@ -88,8 +88,8 @@ class KnownWords(BaseModel):
             names=[name for name, _ in names.most_common(_NAMES)],
             ordinary=Trigrams.learn(word for word in sorted(counts) if word.islower()),
             proper=Trigrams.learn(sorted(names)),
-            marks=Marks("", "") if several else Marks.learn(pairs),
-            accents=Accents() if several else Accents.learn(sources),
+            marks=Marks("", "") if is_multilingual else Marks.learn(pairs),
+            accents=Accents() if is_multilingual else Accents.learn(sources),
             numbers=copies_numbers(pairs),
         )
 

@@ -132,8 +132,8 @@ class Live:
         own_limits = limits.select(places // beginnings)
         log_p, words = best_words(logits, own_limits, tokens, count, compiled=compiled)
         shape = len(filled), log_p.shape[1]
-        every, ends = log_p.new_full(shape, -math.inf), words.new_full(shape, EOS)
-        return every.index_copy_(0, places, log_p), ends.index_copy_(0, places, words)
+        log_p_of_places, ends = log_p.new_full(shape, -math.inf), words.new_full(shape, EOS)
+        return log_p_of_places.index_copy_(0, places, log_p), ends.index_copy_(0, places, words)
 
 
 class Ended(NamedTuple):

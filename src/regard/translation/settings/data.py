@@ -199,8 +199,8 @@ class DataSettings(Settings):
             yield "data.distillation is for `data.train`: leave it out for `data.generated`"
         if self.training and all(files.is_made for files in self.training):
             yield "data.train: every corpus is synthetic: give one that people wrote, too"
-        several = len(self.source_languages) > 1 or len(self.target_languages) > 1
-        if several and self.distillation is not None:
+        is_multilingual = len(self.source_languages) > 1 or len(self.target_languages) > 1
+        if is_multilingual and self.distillation is not None:
             yield "data.distillation: a teacher translates one language into one, data.train has several"
         if self.words is not None and self.words[0] > self.words[1]:
             yield f"words = {list(self.words)}: give the fewest first"

@@ -182,8 +182,8 @@ def _lines(table: dict[str, Any], name: str = "", header: str = "") -> Iterator[
 
 def _tables(value: Any) -> list[dict[str, Any]]:
     """A table, or the tables of an array; of anything else none."""
-    several = value if isinstance(value, list | tuple) else [value]
-    return [each for each in several if isinstance(each, dict)]
+    values = value if isinstance(value, list | tuple) else [value]
+    return [each for each in values if isinstance(each, dict)]
 
 
 def _flat(table: dict[str, Any], name: str = "") -> Iterator[tuple[str, Any]]:

@@ -77,11 +77,11 @@ class BackTranslation:
         # Of a finished table the device no longer matters.
         if reuse and (finished := unfinished.final_progress(ignored=["device"])) is not None:
             return "finished", finished.tally
-        with unfinished.begin(resume=resume) as done:
+        with unfinished.begin(resume=resume) as recorded:
             lines = self._lines()
-            self._pass_over(lines, pair_filter, done)
+            self._pass_over(lines, pair_filter, recorded)
             progress(pair_filter.tally)
-            for number, chunk in enumerate(self._chunks(lines, pair_filter), start=done.chunks):
+            for number, chunk in enumerate(self._chunks(lines, pair_filter), start=recorded.chunks):
                 pairs = self._pairs(chunk, pair_filter, (self.seed + number) % 2**63)
                 state = Progress(
                     tally=pair_filter.tally, digest=pair_filter.digest, chunks=number + 1
@@ -142,17 +142,17 @@ class BackTranslation:
             )
         ]
 
-    def _pass_over(self, lines: Iterator[str], pair_filter: PairFilter, done: Progress) -> None:
+    def _pass_over(self, lines: Iterator[str], pair_filter: PairFilter, recorded: Progress) -> None:
         """Read the lines again that were dealt with before an interruption."""
-        if not done.chunks:
+        if not recorded.chunks:
             return
-        for line in islice(lines, done.tally.read):
+        for line in islice(lines, recorded.tally.read):
             pair_filter.text(line)
-        if pair_filter.digest != done.digest:
+        if pair_filter.digest != recorded.digest:
             raise ConfigurationError(
-                f"{self.text}: its first {done.tally.read} lines are not those that {self.out} was begun with"
+                f"{self.text}: its first {recorded.tally.read} lines are not those that {self.out} was begun with"
             )
-        pair_filter.tally = done.tally
+        pair_filter.tally = recorded.tally
 
     def _settings(self) -> dict[str, Any]:
         return {

@@ -59,8 +59,8 @@ def _translate(
     unfinished: ResumableFile,
     progress: Callable[[int], None],
 ) -> None:
-    with unfinished.begin(resume=True) as done:
-        for start in range(done.chunks * CHUNK, len(pairs), CHUNK):
+    with unfinished.begin(resume=True) as recorded:
+        for start in range(recorded.chunks * CHUNK, len(pairs), CHUNK):
             progress(start)
             chunk = pairs[start : start + CHUNK]
             translations = teacher.translate(

@@ -142,18 +142,18 @@ def _sentences(language: str, text: str) -> list[Sentence]:
 
 def _continues(left_text: str, right_text: str) -> bool:
     """Whether a sentence continues where sentencex ended it."""
-    left, right = left_text.rstrip(), right_text.lstrip()
-    left_letter, right_letter = _LETTER.search(left), _LETTER.search(right)
+    head, tail = left_text.rstrip(), right_text.lstrip()
+    left_letter, right_letter = _LETTER.search(head), _LETTER.search(tail)
     if left_letter is None or right_letter is None:  # no word
         return True
-    spaced = left != left_text or left[-1] in _CLOSING or right[0] in _OPENING
+    spaced = head != left_text or head[-1] in _CLOSING or tail[0] in _OPENING
     return (
         not spaced
         or (left_letter[0].isupper() and right_letter[0].islower())
-        or _NUMBERED.fullmatch(left) is not None
-        or _INITIAL.search(left) is not None
-        or _TITLE.search(left) is not None
-        or (right_letter[0].isdigit() and _SHORT.search(left) is not None)
+        or _NUMBERED.fullmatch(head) is not None
+        or _INITIAL.search(head) is not None
+        or _TITLE.search(head) is not None
+        or (right_letter[0].isdigit() and _SHORT.search(head) is not None)
     )
 
 

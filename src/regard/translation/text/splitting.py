@@ -98,14 +98,14 @@ def split(
 
 def _draw(members: NDArray[np.int64], order: NDArray[np.int64], count: int) -> list[int]:
     """The first families in this order that together have at most so many members; none of them fills the set."""
-    chosen, free = [], count
+    families, free = [], count
     for number in order[members[order] <= _largest_family(count)]:
         if members[number] <= free:
-            chosen.append(int(number))
+            families.append(int(number))
             free -= int(members[number])
         if free == 0:
             break
-    return chosen
+    return families
 
 
 def _largest_family(count: int) -> int:
@@ -118,8 +118,8 @@ def _advice(members: NDArray[np.int64], order: NDArray[np.int64], fitting: int) 
     sizes = np.unique(members[order]).tolist()
     enough = (size * (10 if size <= _SMALL_FAMILY else 100) for size in sizes)
     for count in (fitting, *enough):
-        chosen = _draw(members, order, count)
-        if 0 < members[chosen].sum() == count < members[order].sum():
+        families = _draw(members, order, count)
+        if 0 < members[families].sum() == count < members[order].sum():
             return f"hold out {count}, which whole families fill"
     return "hold out fewer"
 

@@ -236,8 +236,8 @@ class Trainer:
         numbers = [0.0] * 5
         if quality is not None:
             numbers = [1.0, quality.loss, quality.bleu, quality.chrf, quality.exact]
-        done, loss, bleu, chrf, exact = self.processes.numbers(numbers)
-        if not done:
+        validated, loss, bleu, chrf, exact = self.processes.numbers(numbers)
+        if not validated:
             raise Stopped
         quality = quality or Quality(loss, bleu, chrf, exact)
         score = self._score(quality)

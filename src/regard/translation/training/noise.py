@@ -55,10 +55,17 @@ def mistyped(text: str, random: Random) -> str:
     word = random.choice(words)
     while True:  # equal letters exchanged, or a letter replaced by itself, are no error
         place = random.randrange(word.start(), word.end() - 1)
-        left, right = text[place], text[place + 1]
+        letter_before, letter_after = text[place], text[place + 1]
         letter = random.choice(word[0]).lower()
-        typed = random.choice((right + left, right, left + left + right, letter + right))
-        if typed != left + right:
+        typed = random.choice(
+            (
+                letter_after + letter_before,
+                letter_after,
+                letter_before + letter_before + letter_after,
+                letter + letter_after,
+            )
+        )
+        if typed != letter_before + letter_after:
             return text[:place] + typed + text[place + 2 :]
 
 
@@ -117,8 +124,8 @@ class Noise:
     def _joint_pair(self, pair: Pair, random: Random) -> Pair:
         """A pair and one to three others of the same tags, as one."""
         drawn_pairs = [random.choice(self._pairs) for _ in range(random.randrange(1, _JOINED))]
-        every = [pair, *(pair_drawn for pair_drawn in drawn_pairs if pair_drawn.tags == pair.tags)]
+        pairs = [pair, *(pair_drawn for pair_drawn in drawn_pairs if pair_drawn.tags == pair.tags)]
         return pair._replace(
-            source=" ".join(sentence.source for sentence in every),
-            target=" ".join(sentence.target for sentence in every),
+            source=" ".join(sentence.source for sentence in pairs),
+            target=" ".join(sentence.target for sentence in pairs),
         )
