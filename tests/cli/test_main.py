@@ -268,13 +268,13 @@ def parameters() -> Iterator[tuple[str, typer.core.TyperArgument]]:
 @pytest.mark.parametrize(
     ("parameter", "incomplete", "completed"),
     [
-        ("cost what", "gpt-2", {"gpt-2", "gpt-2-xl"}),
-        ("cost what", "summed", {"summed-heads"}),
-        ("cost what", "dat", {"dates"}),
-        ("cost what", "es-en-t", {"es-en-tiny"}),
+        ("cost subject", "gpt-2", {"gpt-2", "gpt-2-xl"}),
+        ("cost subject", "summed", {"summed-heads"}),
+        ("cost subject", "dat", {"dates"}),
+        ("cost subject", "es-en-t", {"es-en-tiny"}),
         ("programs run name", "hist", {"histogram"}),
         ("programs compile name", "rev", {"reverse"}),
-        ("explore shown", "es-en-r", {"es-en-recurrent"}),
+        ("explore names", "es-en-r", {"es-en-recurrent"}),
         ("evaluate baseline", "en-f", {"en-fr"}),
         ("align reverse_model", "en-", {"en-es", "en-fr"}),
         ("config keys table", "sea", {"search"}),

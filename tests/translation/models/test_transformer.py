@@ -267,7 +267,7 @@ def test_positions_within_the_layers_are_seen_and_are_distances(positions):
     )
     assert model.longest is None
     bare = model.source_embedding(SOURCE) * WIDTH**0.5
-    assert torch.equal(model._embed(model.source_embedding, SOURCE, first=3), bare)
+    assert torch.equal(model._embed(model.source_embedding, SOURCE, start=3), bare)
 
 
 def test_what_goes_in_is_the_papers():

@@ -19,7 +19,7 @@ def test_a_process_ends_whose_parent_was_killed():
     context = multiprocessing.get_context("fork")
 
     def orphan() -> None:
-        end_with_parent(first=False)
+        end_with_parent(is_first=False)
         os.write(writing, b"here")
         threading.Event().wait()
 

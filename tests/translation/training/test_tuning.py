@@ -37,12 +37,12 @@ def script(seconds: dict[Setting, list[float]]) -> Callable[[Setting], float]:
 
 
 def test_the_simplest_comes_first_and_what_is_fixed_is_no_choice():
-    assert candidates("float32", 3, most=8) == [Setting("float32", 3)]
-    assert candidates("bfloat16", 0, most=1) == [HALF]
-    assert candidates("auto", 0, most=2) == [
+    assert candidates("float32", 3, most_threads=8) == [Setting("float32", 3)]
+    assert candidates("bfloat16", 0, most_threads=1) == [HALF]
+    assert candidates("auto", 0, most_threads=2) == [
         Setting(name, threads) for name in ("float32", "medium", "bfloat16") for threads in (1, 2)
     ]
-    assert [each.threads for each in candidates("medium", 0, most=64)] == [1, 4, 16, 64]
+    assert [each.threads for each in candidates("medium", 0, most_threads=64)] == [1, 4, 16, 64]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_another_is_chosen_only_if_it_is_clearly_quicker(ours, theirs, better):
 def test_noise_that_is_the_same_for_all_chooses_the_simplest():
     """A machine on which every second trial is four times slower, whatever is tried."""
     noise = itertools.cycle([1.0, 4.0, 1.0, 1.0, 4.0, 4.0, 1.0])
-    choices = candidates("auto", 0, most=2)
+    choices = candidates("auto", 0, most_threads=2)
     assert fastest(choices, lambda each: next(noise))[0] == ONE
 
 
@@ -89,7 +89,7 @@ def test_threads_that_are_hopeless_in_one_arithmetic_are_not_tried_in_another():
         order.append(each)
         return 9.0 if each.threads == 2 else 1.0
 
-    chosen, taken = fastest(candidates("auto", 0, most=2), trial)
+    chosen, taken = fastest(candidates("auto", 0, most_threads=2), trial)
     assert [each for each in order if each.threads == 2] == [TWO]
     assert chosen == ONE
     assert Setting("medium", 2) not in taken
