@@ -12,6 +12,7 @@ from regard.attention.kernels.zeroed import are_finite, is_checked
 from regard.attention.looks import Look
 from regard.attention.masks import MaskLike
 from regard.attention.normalisers import Hard, NormaliserLike
+from regard.attention.positions.biases import BiasLike
 from regard.attention.products import HALVES
 from regard.attention.scores import ScoreLike
 from regard.attention.scores.prepare import prepare_both
@@ -25,7 +26,7 @@ def attend(
     value: Float[Tensor, "*#batch keys d_value"],
     *,
     score: ScoreLike | None = None,
-    bias: Float[Tensor, "..."] | None = None,
+    bias: BiasLike | None = None,
     mask: MaskLike | None = None,
     normaliser: NormaliserLike | None = None,
     dropout: float = 0.0,
@@ -45,6 +46,9 @@ def attend(
             without parameters: "dot", "scaled_dot", "cosine". Any function (query, key) ->
             scores will do; it may be called with some of the queries at a time.
         bias: added to the scores; broadcasts to (*batch, queries, keys). A bias of -inf is a mask.
+            A function (query positions (queries, 1), key positions (1, keys)) -> numbers is called
+            for some queries and keys at a time where the request is large; Alibi(heads) and
+            RelativeBias(heads) of `regard.positions` are such functions.
         mask: True = may be read. A boolean tensor that broadcasts to (*batch, queries, keys), a
             mask of `regard.masks`, "causal" for as many queries as keys, or a function
             (query positions, key positions) -> booleans.
@@ -82,7 +86,7 @@ def look(
     key: Float[Tensor, "*#batch keys d_key"],
     *,
     score: ScoreLike | None = None,
-    bias: Float[Tensor, "..."] | None = None,
+    bias: BiasLike | None = None,
     mask: MaskLike | None = None,
     normaliser: NormaliserLike | None = None,
 ) -> Look:
@@ -105,7 +109,8 @@ def look(
         >>> look(torch.zeros(1, 2), torch.eye(2)).weights()
         tensor([[0.5000, 0.5000]])
     """
-    return Look(ask(query, key, score=score, bias=bias, mask=mask, normaliser=normaliser))
+    request = ask(query, key, score=score, bias=bias, mask=mask, normaliser=normaliser)
+    return Look(request.written())
 
 
 @answers(FUSED)
@@ -115,7 +120,7 @@ def read(
     value: Float[Tensor, "*#batch keys d_value"],
     *,
     score: ScoreLike | None = None,
-    bias: Float[Tensor, "..."] | None = None,
+    bias: BiasLike | None = None,
     mask: MaskLike | None = None,
     normaliser: NormaliserLike | None = None,
     dropout: float = 0.0,
@@ -138,7 +143,7 @@ def read(
         query, key, value, score=score, bias=bias, mask=mask, normaliser=normaliser, dropout=dropout
     )
     shared = _shared(request)
-    return serve(shared, value), Look(shared)
+    return serve(shared, value), Look(shared.written())
 
 
 def _shared(request: Request) -> Request:

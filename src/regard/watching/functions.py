@@ -99,7 +99,7 @@ def regard_call(
     """`regard.attend` and `regard.read`. Grouped heads become heads with fewer key heads."""
     check("query", query)
     check("key", key)
-    request = ask(query, key, value, **options)
+    request = ask(query, key, value, **options).written()
     if query.ndim == key.ndim > 4 and key.shape[-3] == 1 and key.shape[-4] == query.shape[-4]:
         merged = merge(replace(request, key=key[..., :0, :]), request.batch())  # copies no keys
         if not isinstance(merged.score, ChangedScore):

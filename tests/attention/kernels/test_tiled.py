@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from regard.attention import masks
 from regard.attention.kernels import tiled
 from regard.attention.masks import tiles as division
 from regard.attention.masks.tiles import tiles
-from regard.attention.shapes import Frame
+from regard.attention.positions import Alibi, RelativeBias
+from regard.attention.shapes import Frame, ShapeError
 
 CAUSAL = masks.causal(align="start")
 CPU = torch.device("cpu")
@@ -165,6 +167,76 @@ def test_dropped_weights_are_0_or_scaled_and_gradients_know_which(
         compare("gradient", got, gradient, 1e-12)
 
 
+FUNCTIONS: dict[str, Any] = {
+    "alibi": Alibi(3),
+    "shut": lambda query, key: torch.where(key == query, -torch.inf, (key - query) / 7.0),
+    "one head": lambda query, key: (query - key).abs() * -0.25,
+}
+
+
+@pytest.mark.parametrize("name", list(FUNCTIONS))
+@pytest.mark.parametrize("mask", [None, CAUSAL, CAUSAL & masks.padding([9, 4])])
+@pytest.mark.parametrize("pinned", ["sdpa", "matmul", "reference", "blocked"])
+def test_a_bias_by_positions_is_the_bias_of_these_positions(
+    name: str, mask: Any, pinned: str
+) -> None:
+    tensors = draw_tensors(Frame((2, 3), 11, 9, CPU), 4, 5, torch.float64)
+    rows, columns = torch.arange(11)[:, None], torch.arange(9)[None]
+    function = FUNCTIONS[name]
+    dense = getattr(function, "between", function)(rows, columns).double()
+    with regard.kernel("reference"):
+        exact = regard.attend(*tensors, mask=mask, bias=dense)
+    with regard.kernel(pinned):
+        reading = regard.attend(*tensors, mask=mask, bias=function)
+    compare("reading", reading, exact, 1e-12)
+    expected = torch.autograd.grad(exact.sin().sum(), tensors)
+    for got, gradient in zip(
+        torch.autograd.grad(reading.sin().sum(), tensors), expected, strict=True
+    ):
+        compare("gradient", got, gradient, 1e-12)
+    weights = regard.look(*tensors[:2], mask=mask, bias=function).weights()
+    compare("weights", weights, regard.look(*tensors[:2], mask=mask, bias=dense).weights(), 1e-12)
+
+
+@pytest.mark.parametrize("mask", [None, masks.band(3, 1) & masks.padding([9, 4])])
+@pytest.mark.parametrize("computed", [False, True], ids=["leaf", "computed"])
+def test_what_a_bias_by_positions_learns_gets_its_gradient(mask: Any, computed: bool) -> None:
+    tensors = draw_tensors(Frame((2, 3), 11, 9, CPU), 4, 5, torch.float64)
+    relative = RelativeBias(3, buckets=8).double()
+    factor = torch.ones((), dtype=torch.float64, requires_grad=True)
+    twice = factor * 2  # its history is walked once only
+    leaves = [*tensors, relative.weight, *([factor] if computed else [])]
+
+    def bias(query: Tensor, key: Tensor) -> Tensor:
+        return relative.between(query, key) * (twice if computed else 2)
+
+    dense = relative(11, 9) * factor * 2
+    exact = regard.attend(*tensors, mask=mask, bias=dense)
+    expected = torch.autograd.grad(exact.sin().sum(), leaves)
+    with regard.kernel("matmul"):
+        reading = regard.attend(*tensors, mask=mask, bias=bias)
+    compare("reading", reading, exact, 1e-12)
+    for got, gradient in zip(
+        torch.autograd.grad(reading.sin().sum(), leaves), expected, strict=True
+    ):
+        compare("gradient", got, gradient, 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("bias", "error", "message"),
+    [
+        (lambda query, key: query, TypeError, "bias holds int64"),
+        (lambda query, key: torch.zeros(3, 3), ShapeError, "bias covers 3 keys"),
+        (lambda query, key: 1.0, TypeError, "is of type float"),
+        ([1.0], TypeError, "bias is of type list"),
+    ],
+)
+def test_a_function_that_gives_no_bias_is_refused(bias: Any, error: Any, message: str) -> None:
+    single = torch.zeros(8, 4)
+    with pytest.raises(error, match=message):
+        regard.attend(single, single, single, bias=bias)
+
+
 def test_half_of_the_weights_are_dropped_and_others_each_time() -> None:
     single = torch.zeros(1, 1, 200, 200)
     with regard.kernel("matmul"):
@@ -276,23 +348,43 @@ MASKS = {
     "causal and padding": lambda n: CAUSAL & masks.padding([n - 1, n // 2]),
     "prefix": lambda n: CAUSAL | masks.padding([n // 4, n // 8]),
     "documents": lambda n: masks.documents(torch.arange(n) // 50),
+    "mixed documents": lambda n: masks.documents(torch.arange(n) % 7),
     "causal documents": lambda n: CAUSAL & masks.documents(torch.arange(n) // 300),
+    "packed": lambda n: masks.packed([n // 8] * 8),
     "padding": lambda n: masks.padding([n, n // 3]),
+    "padding of heads": lambda n: masks.padding([[n], [n // 3]]) & CAUSAL,
+    "complement": lambda n: ~masks.band(16, 0),
+    "function": lambda n: lambda query, key: (key <= query) & ((query - key) % 5 == 0),
+    "none": lambda n: None,
+}
+OTHERS: dict[str, dict[str, Any]] = {
+    "dropout": {"dropout": 0.1},
+    "bias by positions": {"bias": Alibi(1)},
+    "trained bias": {"bias": RelativeBias(1), "dropout": 0.1},
 }
 
 
-@pytest.mark.parametrize("name", list(MASKS))
-def test_memory_grows_with_the_length(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [*((name, "alone") for name in MASKS), *product(["none", "prefix"], OTHERS)],
+)
+def test_memory_grows_with_the_length(
+    name: str, others: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(division, "STRIP", 32)
+    monkeypatch.setattr(tiled, "ROOM", 1 << 14)
+    monkeypatch.setattr(tiled, "SHARE", 1)
 
     def peak(length: int) -> int:
         query, key, value = draw_tensors(Frame((2, 1), length, length, CPU), 4, 4, torch.float32)
         with Live() as live:
-            reading = regard.attend(query, key, value, mask=MASKS[name](length))
+            reading = regard.attend(
+                query, key, value, mask=MASKS[name](length), **OTHERS.get(others, {})
+            )
             torch.autograd.grad(reading.sum(), (query, key, value))
         return live.peak
 
-    assert peak(2048) <= 4.5 * peak(512)
+    assert peak(1024) <= 4.5 * peak(256)
 
 
 def test_short_rows_and_triangles_keep_the_single_call(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,3 +396,20 @@ def test_short_rows_and_triangles_keep_the_single_call(monkeypatch: pytest.Monke
         regard.attend(long, long, long, mask=CAUSAL)
         with pytest.raises(TypeError, match="not callable"):
             regard.attend(long, long, long, mask=masks.band(2, 2))
+
+
+def test_explanations_count_tiles_and_the_pairs_in_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(division, "STRIP", 128)
+    monkeypatch.setattr(tiled, "SHARE", 0.75)
+    long = torch.empty(1, 1, 1024, 4)
+
+    def because(mask: Any, **how: Any) -> str:
+        return str(regard.explain(long, long, mask=mask, **how)).splitlines()[0]
+
+    assert because(CAUSAL).endswith("x 1024 keys on cpu")
+    documents = masks.documents(torch.arange(1024) // 256)
+    assert because(documents).endswith("in 4 tiles that hold 25.0% of the pairs")
+    assert because(documents, dropout=0.1).startswith("matmul")
+    assert because(documents, dropout=0.1).endswith("in 4 tiles that hold 25.0% of the pairs")
+    assert because(CAUSAL, bias=Alibi(1)).endswith("in 8 tiles that hold 56.2% of the pairs")
+    assert because(None, dropout=0.1).endswith("x 1024 keys on cpu")

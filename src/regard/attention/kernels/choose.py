@@ -17,10 +17,11 @@ from regard.attention.kernels.blocked import Blocked, is_large
 from regard.attention.kernels.matmul import Matmul
 from regard.attention.kernels.reference import Reference
 from regard.attention.kernels.request import Request, ask
-from regard.attention.kernels.sdpa import Sdpa
-from regard.attention.kernels.tiled import tiles_objection
+from regard.attention.kernels.sdpa import Sdpa, is_triangle
+from regard.attention.kernels.tiled import area, divide, tiles_objection
 from regard.attention.masks import MaskLike
 from regard.attention.normalisers import NormaliserLike
+from regard.attention.positions.biases import BiasLike
 from regard.attention.scores import ScoreLike
 
 VARIABLE = "REGARD_KERNEL"
@@ -151,7 +152,7 @@ def _is_plain(request: Request, value: Tensor) -> bool:
     """
     if not request.query.is_cpu:
         return False
-    if request.dropout or (request.bias is not None and request.bias.requires_grad):
+    if request.dropout or request.trains_bias:
         return True
     trained = request.query.requires_grad or request.key.requires_grad or value.requires_grad
     short = request.keys <= SHORT and request.queries <= SHORT
@@ -164,7 +165,7 @@ def explain(
     value: Float[Tensor, "*#batch keys d_value"] | None = None,
     *,
     score: ScoreLike | None = None,
-    bias: Float[Tensor, "..."] | None = None,
+    bias: BiasLike | None = None,
     mask: MaskLike | None = None,
     normaliser: NormaliserLike | None = None,
     dropout: float = 0.0,
@@ -216,4 +217,8 @@ def _because(chosen: Kernel, request: Request, value: Tensor) -> str:
         return f"small enough to be computed as a whole, {size}"
     if chosen is BLOCKED:
         return f"too large to be computed as a whole, {size}"
+    tiled = chosen in (MATMUL, SDPA) and not is_triangle(request)
+    if tiled and (division := divide(request, fused=chosen is SDPA)) is not None:
+        share = area(division) / (len(division) * request.queries * request.keys)
+        size += f", in {sum(map(len, division))} tiles that hold {share:.1%} of the pairs"
     return f"the fastest that serves this, {size}"

@@ -35,6 +35,7 @@ class Matmul:
 def _reading(request: Request, value: Tensor) -> Tensor:
     if (tiled := read_tiles(request, value, fused=False)) is not None:
         return tiled
+    request = request.written()
     query, key, scale = factors(request)
     scores = dots(query * scale, key)
     shut, nothing = additive(request, scores.dtype)

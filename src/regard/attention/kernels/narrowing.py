@@ -26,7 +26,7 @@ def narrowed(request: Request, value: Tensor) -> tuple[Request, Tensor]:
 def _common_keys(request: Request, value: Tensor) -> slice | None:
     """The keys that every query reads, if no query reads any other; None where this cannot be told."""
     mask, frame = request.mask, request.frame
-    if not isinstance(mask, Mask) or request.bias is not None or not value.is_cpu or transformed():
+    if not isinstance(mask, Mask) or request.has_bias or not value.is_cpu or transformed():
         return None
     tensors = request.query, request.key, value
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):

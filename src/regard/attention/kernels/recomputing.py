@@ -70,14 +70,14 @@ class Blocks:
         The leaves are None where a block uses a tensor computed before: its history must not be
         walked again. `named` are tensors of the mask, with names for messages.
         """
-        since = _now()
+        since = now()
         detached = [None if tensor is None else tensor.detach() for tensor in tensors]
         query, key = tensors[QUERY], tensors[KEY]
         reads = Reads([*zip(NAMES, detached, strict=True), *named])
         with torch.enable_grad(), Surroundings(query).again(), reads:
             first = slice(0, min(1, query.shape[-2]))
             result = self.at(detached, Span(first, slice(0, key.shape[-2])))
-        return reads.versions(), _leaves(result, since)
+        return reads.versions(), leaves_of(result, since)
 
     def unless_changed(self, versions: Versions) -> Blocks:
         """The same blocks; each raises a `ChangedError` where others have written to these tensors."""
@@ -107,7 +107,7 @@ class Blocks:
                 _leaf(cut(side, tensor, span), need) if side < OTHERS else tensor
                 for side, tensor, need in zip(sides, tensors, needs, strict=True)
             ]
-            since = _now()
+            since = now()
             reading = self.read(leaves[QUERY], leaves[KEY], leaves[VALUE], leaves[BIAS], span)
             _check(reading, since, leaves)
             for i, gradient in enumerate(gradients(reading, leaves, span)):
@@ -128,14 +128,15 @@ def cut(side: int, tensor: Any, span: Span) -> Any:
     return tensor[..., rows, span.columns if tensor.shape[-1] > 1 else slice(None)]
 
 
-def _now() -> int:
+def now() -> int:
     """A number below those of all operations recorded from here on."""
     with torch.enable_grad():
         mark = torch.zeros((), device="cpu", requires_grad=True).exp().grad_fn
     return mark._sequence_nr()  # type: ignore[union-attr]
 
 
-def _leaves(result: Tensor, since: int) -> list[Tensor] | None:
+def leaves_of(result: Tensor, since: int) -> list[Tensor] | None:
+    """The leaves with gradients behind a result; None where a tensor computed before `since` is among them."""
     waiting, seen, leaves = [result.grad_fn], set(), []
     while waiting:
         node = waiting.pop()
@@ -266,7 +267,7 @@ def _added(total: Tensor | None, whole: Tensor, side: int, span: Span, gradient:
 
 
 def _check(reading: Tensor, since: int, known: Sequence[Any]) -> None:
-    leaves, names = _leaves(reading, since), {id(tensor) for tensor in known}
+    leaves, names = leaves_of(reading, since), {id(tensor) for tensor in known}
     if leaves is None or any(id(leaf) not in names for leaf in leaves):
         raise RuntimeError(
             "a score, mask or normaliser used a tensor for some queries that it had not used for"

@@ -1,6 +1,8 @@
 """The arguments of an attention, checked once, as every kernel takes them."""
 
-from dataclasses import dataclass, field
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -9,6 +11,7 @@ from torch import Tensor
 from regard.attention.masks import Mask, MaskLike, as_mask, causal
 from regard.attention.masks.mask import Given, check_boolean, check_name, pick
 from regard.attention.normalisers import Normaliser, NormaliserLike, Softmax, as_normaliser
+from regard.attention.positions.biases import BiasFunction, BiasLike, function_of
 from regard.attention.scores import ScaledDot, Score, ScoreLike, as_score
 from regard.attention.shapes import (
     Frame,
@@ -37,6 +40,7 @@ class Request:
     normaliser: Normaliser
     dropout: float
     frame: Frame
+    bias_function: BiasFunction | None = None  # of positions, in place of a bias
     versions: Versions | None = None  # where it is read again later: what must not change
     _readable: Tensor | None = field(default=None, init=False, repr=False)
 
@@ -48,12 +52,44 @@ class Request:
     def keys(self) -> int:
         return self.frame.keys
 
+    @property
+    def is_masked(self) -> bool:
+        """Whether some keys may be forbidden: by a mask, or by a bias of -inf."""
+        return self.mask is not None or self.has_bias
+
+    @property
+    def has_bias(self) -> bool:
+        return self.bias is not None or self.bias_function is not None
+
+    @property
+    def trains_bias(self) -> bool:
+        """Whether the bias has gradients."""
+        if self.bias_function is None:
+            return self.bias is not None and self.bias.requires_grad
+        nowhere = torch.arange(0, device=self.frame.device)
+        return self.bias_between(nowhere, nowhere).requires_grad
+
+    def bias_between(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """The numbers of the bias function, for some queries and some keys."""
+        assert self.bias_function is not None
+        bias = self.bias_function(rows.unsqueeze(-1), columns.unsqueeze(-2))
+        check_tensor("bias(query, key)", bias)
+        check_device("bias", bias, self.frame.device)
+        return _plane("bias", bias, self.frame.batch, rows.shape[0], columns.shape[0])
+
+    def written(self) -> Request:
+        """The same request with the bias of all queries and keys, for kernels that take no function."""
+        if self.bias_function is None:
+            return self
+        sides = (torch.arange(n, device=self.frame.device) for n in (self.queries, self.keys))
+        return replace(self, bias=self.bias_between(*sides), bias_function=None)
+
     def readable(self, rows: Tensor | None = None, columns: Tensor | None = None) -> Tensor | None:
         """Which keys may be read, by the mask and by a bias of -inf; None where everything may.
 
         Broadcasts to (*batch, queries or rows, keys or columns).
         """
-        if self.mask is None and self.bias is None:
+        if not self.is_masked:
             return None
         if rows is not None or columns is not None:
             return self._window(rows, columns)
@@ -69,15 +105,16 @@ class Request:
 
     def _window(self, rows: Tensor | None, columns: Tensor | None) -> Tensor | None:
         readable = None
+        device = self.frame.device
+        at = torch.arange(self.queries, device=device) if rows is None else rows
+        of = torch.arange(self.keys, device=device) if columns is None else columns
         if isinstance(self.mask, Tensor):
             readable = _picked(self.mask, rows, columns)
         elif self.mask is not None:
-            device = self.frame.device
-            at = torch.arange(self.queries, device=device) if rows is None else rows
-            of = torch.arange(self.keys, device=device) if columns is None else columns
             readable = self.mask.window(at, of, self.frame)
-        if self.bias is not None:
-            finite = _picked(self.bias, rows, columns) != -torch.inf
+        if self.bias is not None or self.bias_function is not None:
+            bias = self.bias_between(at, of) if self.bias is None else self.bias
+            finite = (bias if self.bias is None else _picked(bias, rows, columns)) != -torch.inf
             readable = finite if readable is None else readable & finite
         return readable
 
@@ -86,10 +123,12 @@ class Request:
         shapes = [self.frame.batch]
         if self.bias is not None:
             shapes.append(tuple(self.bias.shape[:-2]))
+        nowhere = torch.arange(0, device=self.frame.device)
+        if self.bias_function is not None:
+            shapes.append(tuple(self.bias_between(nowhere, nowhere).shape[:-2]))
         if isinstance(self.mask, Tensor):
             shapes.append(tuple(self.mask.shape[:-2]))
         elif self.mask is not None:
-            nowhere = torch.arange(0, device=self.frame.device)
             shapes.append(tuple(self.mask.window(nowhere, nowhere, self.frame).shape[:-2]))
         return broadcast(*shapes)
 
@@ -106,13 +145,15 @@ def ask(
     value: Tensor | None = None,
     *,
     score: ScoreLike | None = None,
-    bias: Tensor | None = None,
+    bias: BiasLike | None = None,
     mask: MaskLike | None = None,
     normaliser: NormaliserLike | None = None,
     dropout: float = 0.0,
 ) -> Request:
     """Check what was passed, and fill in the defaults."""
-    check_tensors(query, key=key, value=value, bias=bias)
+    function = function_of(bias)
+    bias_tensor: Any = bias if function is None else None
+    check_tensors(query, key=key, value=value, bias=bias_tensor)
     check_rank("query", query.shape)
     check_rank("key", key.shape)
     *front, queries, _ = query.shape
@@ -130,11 +171,12 @@ def ask(
         query=query,
         key=key,
         score=DEFAULT_SCORE if score is None else as_score(score, query.shape[-1], key.shape[-1]),
-        bias=None if bias is None else _plane("bias", bias, batch, queries, keys),
+        bias=None if bias_tensor is None else _plane("bias", bias_tensor, batch, queries, keys),
         mask=_mask(mask, frame),
         normaliser=DEFAULT_NORMALISER if normaliser is None else as_normaliser(normaliser),
         dropout=dropout,
         frame=frame,
+        bias_function=function,
     )
 
 

@@ -30,9 +30,10 @@ class Sdpa:
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
         batch, open_, nothing = request.frame.batch, None, None
-        triangle = request.mask is not None and _is_triangle(request)
+        triangle = request.mask is not None and is_triangle(request)
         if not triangle and (tiled := read_tiles(request, value, fused=True)) is not None:
             return tiled
+        request = request.written()
         query, key, scale = factors(request)
         if not triangle and (request.mask is not None or request.bias is not None):
             # On a CPU torch reads zeros where there is nothing to read; elsewhere it may divide by 0.
@@ -53,9 +54,10 @@ class Sdpa:
         return reading if nothing is None else reading.masked_fill(nothing, 0.0)
 
 
-def _is_triangle(request: Request) -> bool:
+def is_triangle(request: Request) -> bool:
+    """Whether the mask is the one that torch's fused attention makes by itself, without a bias."""
     mask = request.mask
-    if request.bias is not None or not isinstance(mask, Band):
+    if request.has_bias or not isinstance(mask, Band):
         return False
     if mask.align == "end" and transformed():
         return _are_equal(request.queries, request.keys) and mask.is_triangle(1, 1)

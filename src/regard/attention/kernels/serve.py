@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.choose import Kernel, choose
+from regard.attention.kernels.choose import MATMUL, SDPA, Kernel, choose
 from regard.attention.kernels.narrowing import narrowed
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.zeroed import are_finite, zeroed
@@ -16,7 +16,9 @@ def serve(request: Request, value: Tensor) -> Tensor:
     """The reading. Keys and values that a query may not read have no effect, even if they are NaN."""
     request, value = narrowed(request, value)
     kernel = choose(request, value)
-    if request.mask is None and request.bias is None:
+    if kernel is not SDPA and kernel is not MATMUL:
+        request = request.written()
+    if not request.is_masked:
         return kernel.attend(request, value)
     if not value.is_cpu or transformed():
         return kernel.attend(request, value)

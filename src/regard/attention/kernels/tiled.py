@@ -9,7 +9,7 @@ The fused kernel has no dropout and no gradient of a bias. For these a tile hold
 products with a softmax between, computed again in the backward pass.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -23,13 +23,13 @@ from torch.nn import functional as F
 from regard.attention.dropout import keep
 from regard.attention.kernels.blocked import is_large
 from regard.attention.kernels.dots import factors
-from regard.attention.kernels.recomputing import Surroundings
+from regard.attention.kernels.recomputing import BIAS, OTHERS, Surroundings, leaves_of, now
 from regard.attention.kernels.request import Request
 from regard.attention.masks import Given
 from regard.attention.masks.positions import Band
-from regard.attention.masks.tiles import Tile, tiles
+from regard.attention.masks.tiles import Tile, positions, tiles
 from regard.attention.products import divided, product_dtype, widen
-from regard.attention.shapes import Frame, Shape
+from regard.attention.shapes import Shape
 from regard.attention.versions import Reads, Versions
 from regard.loops.availability import differentiated, transformed
 
@@ -47,7 +47,7 @@ _backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 def tiles_objection(request: Request) -> str | None:
     """Why a request for dot products is not divided into tiles, or None."""
-    if request.mask is None and request.bias is None and not request.dropout:
+    if not (request.is_masked or request.dropout):
         return "every query reads every key"
     if transformed() or differentiated():
         return "torch.compile and torch.func need the operations as they are"
@@ -58,36 +58,44 @@ def tiles_objection(request: Request) -> str | None:
     return "all weights are dropped" if request.dropout > MOST else None
 
 
-def read_tiles(request: Request, value: Tensor, fused: bool) -> Tensor | None:
-    """The reading, by the fused kernel or by products; None where tiles are impossible or do not pay."""
-    bias, frame = request.bias, request.frame
-    if tiles_objection(request):
+def divide(request: Request, fused: bool) -> list[list[Tile]] | None:
+    """The tiles of each entry of the first batch axis, or of all entries at once, for the fused kernel or for products.
+
+    None where the other of the two serves the request, or where tiles are impossible or do not pay.
+    """
+    if tiles_objection(request) or (request.dropout > 0 or request.trains_bias) == fused:
         return None
-    needs_products = request.dropout > 0 or (bias is not None and bias.requires_grad)
-    if needs_products == fused:
-        return None
-    batch = request.batch()
     mask = EVERYTHING if request.mask is None else request.mask
     mask = Given(mask) if isinstance(mask, Tensor) else mask
-    entries = mask.entries(frame)
-    if entries is None or _pairs(request) < AREA * len(entries):
+    entries, pairs = mask.entries(request.frame), _pairs(request)
+    if entries is None or pairs < AREA * len(entries):
         entries = [mask]
-    size = prod(batch) // len(entries)
-    room = None if fused and bias is None else max(1, ROOM // size)
-    division = [tiles(entry, frame, room) for entry in entries]
-    area = size * sum(len(tile.rows) * len(tile.columns) for entry in division for tile in entry)
-    if not fused and area > SHARE * _pairs(request) and not is_large(request):
+    size = prod(request.batch()) // len(entries)
+    room = None if fused and not request.has_bias else max(1, ROOM // size)
+    division = [tiles(entry, request.frame, room) for entry in entries]
+    dense = size * area(division) > SHARE * pairs and not is_large(request)
+    return None if dense and not fused else division
+
+
+def area(division: list[list[Tile]]) -> int:
+    """The pairs within tiles."""
+    return sum(len(tile.rows) * len(tile.columns) for entry in division for tile in entry)
+
+
+def read_tiles(request: Request, value: Tensor, fused: bool) -> Tensor | None:
+    """The reading, by the fused kernel or by products; None where there are no tiles for it."""
+    division = divide(request, fused)
+    if division is None:
         return None
     query, key, scale = factors(request)
-    temperature = request.normaliser.temperature  # type: ignore[attr-defined]
-    tiling = Tiling(division, frame, batch, scale, temperature, request.dropout, fused)
-    if torch.is_grad_enabled():
-        tiling.versions = tiling.probe(request.mask_tensors())
-    kind, width = product_dtype(query), max(query.shape[-1], value.shape[-1])
-    sides = [tiling.flat(side.to(kind)) for side in (query, key, value)]
+    batch, bias, width = request.batch(), request.bias, max(query.shape[-1], value.shape[-1])
+    tiling = Tiling(request, division, batch, scale, product_dtype(query), fused)
+    if torch.is_grad_enabled() and not tiling.probe():
+        return None
+    sides = [tiling.flat(side.to(tiling.dtype)) for side in (query, key, value)]
     sides = [_padded(side, width) for side in sides] if fused else sides
     plane = None if bias is None else tiling.plane(bias)
-    reading: Tensor = _Tiled.apply(tiling, *sides, plane)  # type: ignore[no-untyped-call]
+    reading: Tensor = _Tiled.apply(tiling, *sides, plane, *tiling.leaves)  # type: ignore[no-untyped-call]
     return reading[..., : value.shape[-1]].reshape(*batch, request.queries, value.shape[-1])
 
 
@@ -120,28 +128,36 @@ class Piece(NamedTuple):
         blank: which queries have nothing to read; None where all have something.
     """
 
+    tile: Tile
     rows: Place
     columns: Place
     bias: Place
     added: Tensor | None
     blank: Tensor | None
-    triangle: bool
-    joins: bool
 
 
 @dataclass
 class Tiling:
     """The tiles of each entry of the first batch axis, or of all entries at once, and the constants."""
 
+    request: Request
     entries: list[list[Tile]]
-    frame: Frame
     batch: Shape
     scale: float
-    temperature: float
-    dropout: float
+    dtype: torch.dtype
     fused: bool
+    leaves: Sequence[Tensor] = ()  # that a bias function reads, with gradients
     versions: Versions = field(default_factory=Versions)
     surroundings: Surroundings | None = None
+
+    @property
+    def size(self) -> int:
+        """The entries of the first of the two batch axes."""
+        return self.batch[0] if len(self.batch) == 1 else prod(self.batch[:-1])
+
+    @property
+    def temperature(self) -> float:
+        return self.request.normaliser.temperature  # type: ignore[attr-defined,no-any-return]
 
     def flat(self, tensor: Tensor) -> Tensor:
         """The tensor as (batch, heads, length, width); entries differ along the first of these."""
@@ -156,37 +172,55 @@ class Tiling:
             return plane.reshape(1, 1, *plane.shape[-2:])
         return plane if len(front) == len(self.batch) == 2 else self.flat(plane)
 
-    def probe(self, tensors: list[Tensor] | None) -> Versions:
-        """The tensors that the rules of tiles read, which must not change before the backward pass."""
-        ruled = (tile for entry in self.entries for tile in entry if tile.rule is not None)
-        reads = Reads([("mask", tensor) for tensor in tensors or []])
-        if (tile := next(ruled, None)) is not None:
-            with reads:
-                tile._replace(rows=tile.rows[:1]).window(self.frame)
-        return reads.versions()
+    def probe(self) -> bool:
+        """Note the tensors that rules and a bias function read: they must not change before the backward pass.
 
-    def pieces(self, query: Tensor, bias: Tensor | None) -> Iterator[Piece]:
+        False where a bias function uses a tensor computed before, whose history must not be walked again.
+        """
+        request, since = self.request, now()
+        reads = Reads([("mask", tensor) for tensor in request.mask_tensors() or []])
+        nowhere = torch.arange(1, device=request.frame.device)
+        with reads:
+            ruled = (tile for entry in self.entries for tile in entry if tile.rule is not None)
+            if (tile := next(ruled, None)) is not None:
+                tile._replace(rows=tile.rows[:1]).window(request.frame)
+            if request.bias_function is not None:
+                leaves = leaves_of(request.bias_between(nowhere, nowhere), since)
+                if leaves is None:
+                    return False
+                self.leaves = leaves
+        self.versions = reads.versions()
+        return True
+
+    def numbers(self, tile: Tile, bias: Tensor | None, place: Place) -> Tensor | None:
+        """The bias of a tile over the temperature of the softmax, from a tensor at a place or from the function."""
+        request = self.request
+        if request.bias_function is not None:
+            at = positions(tile.rows, tile.columns, request.frame)
+            bias = self.plane(request.bias_between(*at))
+            place = _within(bias, (*place[:2], slice(None), slice(None)))
+        return None if bias is None else divided(bias[place], self.dtype, self.temperature)
+
+    def pieces(self, bias: Tensor | None) -> Iterator[Piece]:
         """Every tile, without the keys at its ends that its rule forbids to all of its queries."""
-        size = query.shape[0] // len(self.entries)
+        frame, size = self.request.frame, self.size // len(self.entries)
         for i, entry in enumerate(self.entries):
             front = slice(i * size, (i + 1) * size), slice(None)
             for tile in entry:
-                place: Place = ()
-                if isinstance(tile.rule, Band) and bias is None:
-                    band = tile.rule.within(tile.rows, tile.columns, self.frame)
-                    additions = _band(band, len(tile.rows), len(tile.columns), query.dtype)
+                if isinstance(tile.rule, Band) and not self.request.has_bias:
+                    band = tile.rule.within(tile.rows, tile.columns, frame)
+                    additions = _band(band, len(tile.rows), len(tile.columns), self.dtype)
+                    place: Place = ()
                 else:
-                    tile, window = _trimmed(tile, tile.window(self.frame))
+                    tile, window = _trimmed(tile, tile.window(frame))
                     if not tile.columns:
                         continue
+                    place = (*front, _slice(tile.rows), _slice(tile.columns))
+                    place = place if bias is None else _within(bias, place)
                     window = None if window is None else self.plane(window)
-                    numbers = None
-                    if bias is not None:
-                        place = _within(bias, (*front, _slice(tile.rows), _slice(tile.columns)))
-                        numbers = divided(bias[place], query.dtype, self.temperature)
-                    additions = _additions(window, numbers, query.dtype)
+                    additions = _additions(window, self.numbers(tile, bias, place), self.dtype)
                 rows, columns = ((*front, _slice(side)) for side in (tile.rows, tile.columns))
-                yield Piece(rows, columns, place, *additions, tile.triangle, tile.joins)
+                yield Piece(tile, rows, columns, place, *additions)
 
 
 def _slice(side: range) -> slice:
@@ -234,17 +268,23 @@ def _additions(window: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -
 class _Tiled(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, tiling: Tiling, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
+        ctx: Any,
+        tiling: Tiling,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        bias: Tensor | None,
+        *leaves: Tensor,
     ) -> Tensor:
         reading = value.new_zeros(*query.shape[:-1], value.shape[-1])
         sums = widen(query[..., :1]).new_zeros(*query.shape[:-1], 1)
-        if tiling.dropout:
+        if tiling.request.dropout:
             tiling.surroundings = Surroundings(query)
         read = _fused if tiling.fused else _products
-        for piece in tiling.pieces(query, bias):
+        for piece in tiling.pieces(bias):
             rows, columns = piece.rows, piece.columns
             tile_reading, tile_sums = read(tiling, piece, query[rows], key[columns], value[columns])
-            if piece.joins:
+            if piece.tile.joins:
                 _join(reading[rows], sums[rows], tile_reading, tile_sums)
             else:
                 reading[rows], sums[rows] = tile_reading, tile_sums
@@ -255,7 +295,7 @@ class _Tiled(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> Any:
         gradients = _TiledGradients.apply(  # type: ignore[no-untyped-call]
-            ctx.tiling, ctx.needs_input_grad[1:5], upstream.contiguous(), *ctx.saved_tensors
+            ctx.tiling, ctx.needs_input_grad[1:], upstream.contiguous(), *ctx.saved_tensors
         )
         return (None, *gradients)
 
@@ -277,21 +317,30 @@ class _TiledGradients(torch.autograd.Function):
         sums: Tensor,
     ) -> tuple[Tensor | None, ...]:
         tiling.versions.check_gradients()
-        sides = query, key, value, bias
-        totals = [
+        sides = query, key, value, bias, *tiling.leaves
+        totals: list[Any] = [
             None if side is None or not need else widen(torch.zeros_like(side))
             for side, need in zip(sides, needs, strict=True)
         ]
         differentiate = _fused_gradients if tiling.fused else _product_gradients
         with tiling.surroundings.again() if tiling.surroundings else nullcontext():
-            for piece in tiling.pieces(query, bias):
+            for piece in tiling.pieces(bias):
                 rows, columns = piece.rows, piece.columns
                 tile = query[rows], key[columns], value[columns], reading[rows], sums[rows]
-                gradients = differentiate(tiling, piece, upstream[rows], *tile)
-                places = rows, columns, columns, piece.bias
-                for total, place, gradient in zip(totals, places, gradients, strict=True):
+                *gradients, of_scores = differentiate(tiling, piece, upstream[rows], *tile)
+                for total, place, gradient in zip(
+                    totals, (rows, columns, columns), gradients, strict=False
+                ):
                     if total is not None:
-                        total[place] += gradient.sum_to_size(total[place].shape)
+                        total[place] += gradient
+                if bias is not None and totals[BIAS] is not None:
+                    of_bias = of_scores.sum_to_size(bias[piece.bias].shape)
+                    totals[BIAS][piece.bias] += of_bias / tiling.temperature
+                if tiling.leaves:
+                    for total, gradient in zip(
+                        totals[OTHERS:], _leaf_gradients(tiling, piece, of_scores), strict=True
+                    ):
+                        total += gradient
         return tuple(
             None if side is None or total is None else total.to(side.dtype)
             for total, side in zip(totals, sides, strict=True)
@@ -309,7 +358,7 @@ def _fused(
 ) -> tuple[Tensor, Tensor]:
     """The reading of a tile, and the logarithm of the sum of each row; 0 where nothing may be read."""
     reading, sums = _forward(
-        query, key, value, is_causal=piece.triangle, attn_mask=piece.added, scale=tiling.scale
+        query, key, value, is_causal=piece.tile.triangle, attn_mask=piece.added, scale=tiling.scale
     )
     sums = sums.unsqueeze(-1)
     return reading, sums if piece.blank is None else sums.masked_fill(piece.blank, 0.0)
@@ -327,7 +376,7 @@ def _fused_gradients(
 ) -> tuple[Tensor, ...]:
     sides = upstream, query, key, value, reading, sums.squeeze(-1)
     return (
-        *_backward(*sides, 0.0, piece.triangle, attn_mask=piece.added, scale=tiling.scale),
+        *_backward(*sides, 0.0, piece.tile.triangle, attn_mask=piece.added, scale=tiling.scale),
         None,
     )
 
@@ -337,8 +386,8 @@ def _products(
 ) -> tuple[Tensor, Tensor]:
     """The reading of a tile that holds all keys of its queries."""
     weights = _weights(tiling, piece, query, key)
-    if tiling.dropout:
-        weights *= keep(weights, tiling.dropout)
+    if tiling.request.dropout:
+        weights *= keep(weights, tiling.request.dropout)
     return weights @ value, weights.new_zeros(())
 
 
@@ -354,12 +403,20 @@ def _product_gradients(
 ) -> tuple[Tensor, ...]:
     weights, of_weights = _weights(tiling, piece, query, key), upstream @ value.mT
     dropped = weights
-    if tiling.dropout:
-        factor = keep(weights, tiling.dropout)
+    if tiling.request.dropout:
+        factor = keep(weights, tiling.request.dropout)
         dropped, of_weights = weights * factor, of_weights.mul_(factor)
     of_scores = of_weights.sub_((upstream * reading).sum(-1, keepdim=True)).mul_(weights)
     of_query, of_key = of_scores @ key * tiling.scale, of_scores.mT @ query * tiling.scale
-    return of_query, of_key, dropped.mT @ upstream, of_scores / tiling.temperature
+    return of_query, of_key, dropped.mT @ upstream, of_scores
+
+
+def _leaf_gradients(tiling: Tiling, piece: Piece, of_scores: Tensor) -> tuple[Tensor, ...]:
+    """The gradients of the tensors that a bias function reads."""
+    with torch.enable_grad():
+        numbers = tiling.numbers(piece.tile, None, piece.bias)
+    assert numbers is not None
+    return torch.autograd.grad(numbers, tiling.leaves, of_scores.sum_to_size(numbers.shape))
 
 
 def _weights(tiling: Tiling, piece: Piece, query: Tensor, key: Tensor) -> Tensor:

@@ -51,9 +51,9 @@ def zeroed(request: Request, value: Tensor | None = None) -> Zeroed | None:
 
 def is_checked(request: Request) -> bool:
     """Whether NaN and infinity are kept out of the gradients: on a CPU, and not when compiling."""
-    if request.mask is None and request.bias is None:
-        return False
-    return torch.is_grad_enabled() and request.query.is_cpu and not transformed()
+    return (
+        request.is_masked and torch.is_grad_enabled() and request.query.is_cpu and not transformed()
+    )
 
 
 def are_finite(*tensors: Tensor) -> bool:

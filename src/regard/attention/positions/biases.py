@@ -1,7 +1,9 @@
 """Biases of scores by distance: at a slope of each head's own, or learned for each range of distances."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
 from jaxtyping import Float, Int
@@ -9,6 +11,8 @@ from torch import Tensor, nn
 
 from regard.attention.constants import flag, whole
 from regard.attention.shapes import ShapeError
+
+BiasFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # of positions, as in `Alibi.between`
 
 
 def offsets(
@@ -21,12 +25,27 @@ def offsets(
         tensor([[-1,  0,  1],
                 [-2, -1,  0]])
     """
+    query, key = _positions(queries, keys, start, device)
+    return key - query
+
+
+def _positions(
+    queries: int, keys: int, start: int, device: torch.device | str | None
+) -> tuple[Tensor, Tensor]:
+    """The positions of queries, (queries, 1), and of keys, (1, keys)."""
     if min(queries, keys, start) < 0:
         raise ShapeError(
             f"got {queries} queries from place {start} on and {keys} keys: pass none below 0"
         )
     query = torch.arange(start, start + queries, device=device)
-    return torch.arange(keys, device=device) - query[:, None]
+    return query[:, None], torch.arange(keys, device=device)[None]
+
+
+def function_of(bias: Any) -> BiasFunction | None:
+    """The function of positions that a bias is; None where it is none, as of a tensor."""
+    if isinstance(bias, Alibi | RelativeBias):
+        return bias.between
+    return bias if callable(bias) and not isinstance(bias, Tensor) else None
 
 
 def alibi_slopes(heads: int) -> Float[Tensor, " heads"]:
@@ -95,8 +114,13 @@ class Alibi:
             start: The place of the first query among the keys.
             device: Where it is put.
         """
-        slopes = _slopes(self.heads, device)[:, None, None]
-        return -slopes * offsets(queries, keys, start, device).abs()
+        return self.between(*_positions(queries, keys, start, device))
+
+    def between(
+        self, query: Int[Tensor, "queries 1"], key: Int[Tensor, "1 keys"]
+    ) -> Float[Tensor, "heads queries keys"]:
+        """The bias between queries and keys at these positions; as `regard.attend` calls it."""
+        return -_slopes(self.heads, query.device)[:, None, None] * (key - query).abs()
 
 
 def relative_buckets(
@@ -195,8 +219,14 @@ class RelativeBias(nn.Module):
             keys: Number of keys, from place 0 on.
             start: The place of the first query among the keys.
         """
+        return self.between(*_positions(queries, keys, start, self.weight.device))
+
+    def between(
+        self, query: Int[Tensor, "queries 1"], key: Int[Tensor, "1 keys"]
+    ) -> Float[Tensor, "heads queries keys"]:
+        """The bias between queries and keys at these positions; as `regard.attend` calls it."""
         bucket = relative_buckets(
-            offsets(queries, keys, start, self.weight.device),
+            key - query,
             buckets=len(self.weight),
             furthest=self.furthest,
             bidirectional=self.bidirectional,
@@ -206,3 +236,6 @@ class RelativeBias(nn.Module):
     def extra_repr(self) -> str:
         buckets, heads = self.weight.shape
         return f"heads={heads}, buckets={buckets}, furthest={self.furthest}, bidirectional={self.bidirectional}"
+
+
+BiasLike: TypeAlias = Tensor | BiasFunction | Alibi | RelativeBias
