@@ -194,3 +194,22 @@ def test_an_attention_with_a_score_of_the_callers_is_counted_as_it_runs():
     for name in ("W_Q", "W_K", "W_V", "W_O"):
         assert found[name].multiply_adds == plain[name].multiply_adds
         assert found[name].activations == plain[name].activations
+
+
+def test_a_score_of_the_caller_counts_its_own_products() -> None:
+    """No class of scores is known to costs; a subclass, which may compute more, counts for itself."""
+
+    class Halved(regard.scores.ScaledDot):
+        def factors(self, query, key):
+            query, key, scale = super().factors(query, key)
+            return query, key, scale / 2
+
+    class Counted(Halved):
+        def cost_options(self):
+            return {"score": "scaled_dot"}
+
+    plain = regard.costs.cost(regard.MultiHeadAttention(8, 2), queries=5)
+    counted = regard.costs.cost(regard.MultiHeadAttention(8, 2, score=Counted()), queries=5)
+    assert counted["scores"] == plain["scores"]
+    with pytest.raises(regard.errors.ConfigurationError):
+        regard.costs.cost(regard.MultiHeadAttention(8, 2, score=Halved()), queries=5)

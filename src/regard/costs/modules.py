@@ -14,7 +14,7 @@ from torch.utils.flop_counter import flop_registry
 
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.kernels.choose import kernel
-from regard.attention.scores import Additive, Cosine, Dot, General, ScaledDot
+from regard.attention.scores import ScaledDot
 from regard.costs.parts import ADDED, Part, Parts, attention, read
 from regard.errors import ModelError
 
@@ -167,15 +167,11 @@ def count(model: nn.Module, run: Callable[[], Any] | None) -> tuple[Parts, tuple
 
 def heads(module: MultiHeadAttention) -> Callable[[int, int], Parts] | None:
     """The formula of an attention of ours, by queries and keys; None where its score is the caller's own."""
-    score = module.score
-    kinds = {Dot: "dot", ScaledDot: "scaled_dot", Cosine: "cosine", type(None): "scaled_dot"}
-    options: dict[str, Any] = {"score": kinds.get(type(score))}
-    if isinstance(score, General):
-        options = {"score": "general", "score_sets": score.weight[..., 0, 0].numel()}
-    elif isinstance(score, Additive) and score.bias is None:
-        sets = score.weight[..., 0].numel()
-        options = {"score": "additive", "score_sets": sets, "d_hidden": score.d_hidden}
-    if options["score"] is None:
+    # A subclass may compute more, so only the class of a score itself counts its products.
+    score = ScaledDot() if module.score is None else module.score
+    counted = vars(type(score)).get("cost_options")
+    options = counted and counted(score)
+    if not options:
         return None
     norm = module.query_norm
     kind = None if norm is None else "layer" if isinstance(norm, nn.LayerNorm) else "rms"

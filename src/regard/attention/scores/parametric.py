@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -93,6 +94,9 @@ class General(nn.Module, DotLike):
     def extra_repr(self) -> str:
         return f"d_query={self.d_query}, d_key={self.d_key}"
 
+    def cost_options(self) -> dict[str, Any]:
+        return {"score": "general", "score_sets": self.weight[..., 0, 0].numel()}
+
 
 class Additive(nn.Module):
     """The score v^T tanh(W_q q + W_k k + b).
@@ -172,6 +176,12 @@ class Additive(nn.Module):
 
     def extra_repr(self) -> str:
         return f"d_query={self.d_query}, d_key={self.d_key}, d_hidden={self.d_hidden}"
+
+    def cost_options(self) -> dict[str, Any] | None:
+        """None with a bias, which the formulas do not have."""
+        sets = self.weight[..., 0].numel()
+        options = {"score": "additive", "score_sets": sets, "d_hidden": self.d_hidden}
+        return options if self.bias is None else None
 
 
 Concat = Additive

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -54,6 +54,10 @@ class Dot(DotLike):
         check_widths(query.shape, key.shape)
         return query, key, 1.0
 
+    def cost_options(self) -> dict[str, Any]:
+        """The options that count its products in `regard.costs.parts.attention`."""
+        return {"score": "dot"}
+
 
 @dataclass(frozen=True)
 class ScaledDot(DotLike):
@@ -82,6 +86,9 @@ class ScaledDot(DotLike):
         scale = self.scale if self.scale is not None else width**-0.5 if width else 1.0
         return query, key, scale
 
+    def cost_options(self) -> dict[str, Any]:
+        return {"score": "scaled_dot"}
+
 
 @dataclass(frozen=True)
 class Cosine(DotLike):
@@ -107,6 +114,9 @@ class Cosine(DotLike):
     def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
         check_widths(query.shape, key.shape)
         return unit(query), unit(key), self.scale
+
+    def cost_options(self) -> dict[str, Any]:
+        return {"score": "cosine"}
 
 
 SHORTEST = 1e-12
