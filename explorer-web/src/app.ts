@@ -16,7 +16,7 @@ export class App {
   readonly scene: Signal<Source | null> = signal(null);
   readonly busy: Signal<string> = signal("");
   readonly error: Signal<string> = signal("");
-  readonly said: Signal<string> = signal(""); // read aloud by screen readers
+  readonly announcement: Signal<string> = signal(""); // read aloud by screen readers
   readonly theme: Signal<Theme> = signal("light");
   readonly view: Signal<string>;
   readonly model: Signal<string>;
@@ -80,9 +80,9 @@ export class App {
     const { models } = (await answer.json()) as { models: string[] };
     if (models.join() !== this.models.join()) this.listed.value = models;
     const [run] = this.model.value.split("@step-");
-    const last = models.filter((name) => name.startsWith(`${run}@step-`)).pop();
-    if (!last || (last === this.model.value && this.header?.model === last)) return;
-    this.model.value = last;
+    const newest = models.filter((name) => name.startsWith(`${run}@step-`)).pop();
+    if (!newest || (newest === this.model.value && this.header?.model === newest)) return;
+    this.model.value = newest;
     this.links.value = ""; // they belong to the words of one translation
     await this.again();
   }
@@ -100,17 +100,17 @@ export class App {
   /** Ask the server for a bundle. A new request cancels the one before; null if it was cancelled or refused. */
   async ask(path: string, request: object, doing: string): Promise<Bundle | null> {
     this.running?.abort();
-    const own = (this.running = new AbortController());
+    const controller = (this.running = new AbortController());
     this.busy.value = doing;
     this.error.value = "";
     try {
-      const bundle = await post(path, request, own.signal);
+      const bundle = await post(path, request, controller.signal);
       return bundle;
     } catch (fault) {
-      if (!own.signal.aborted) this.error.value = fault instanceof Error ? fault.message : String(fault);
+      if (!controller.signal.aborted) this.error.value = fault instanceof Error ? fault.message : String(fault);
       return null;
     } finally {
-      if (this.running === own) {
+      if (this.running === controller) {
         this.running = null;
         this.busy.value = "";
       }
@@ -145,8 +145,8 @@ export class App {
   /** Make or remove a gold link between a word of the translation and one of the source. */
   async toggleLink(row: number, column: number): Promise<void> {
     const link = `${column}-${row}`;
-    const now = this.links.value.split(" ").filter((one) => one);
-    this.links.value = (now.includes(link) ? now.filter((one) => one !== link) : [...now, link]).join(" ");
+    const links = this.links.value.split(" ").filter((one) => one);
+    this.links.value = (links.includes(link) ? links.filter((one) => one !== link) : [...links, link]).join(" ");
     await this.again();
   }
 

@@ -45,9 +45,9 @@ function scaleOf(anchors: string[]): Scale {
   const out = new Uint8ClampedArray(768);
   for (let i = 0; i < 256; i++) {
     const place = (i / 255) * (labs.length - 1);
-    const left = Math.min(Math.floor(place), labs.length - 2);
-    const part = place - left;
-    const mixed = labs[left].map((x, k) => x + part * (labs[left + 1][k] - x)) as Triple;
+    const index = Math.min(Math.floor(place), labs.length - 2);
+    const fraction = place - index;
+    const mixed = labs[index].map((x, k) => x + fraction * (labs[index + 1][k] - x)) as Triple;
     fromLab(mixed).forEach((x, k) => (out[3 * i + k] = Math.round(255 * x)));
   }
   return out;
@@ -58,9 +58,9 @@ const made = new Map<string, Scale>();
 /** 256 colours for shares from 0 to 1, or for differences from -1 to 1. */
 export function scale(theme: Theme, diverging = false): Scale {
   const name = theme + diverging;
-  let known = made.get(name);
-  if (!known) made.set(name, (known = scaleOf((diverging ? DIVERGING : ANCHORS)[theme])));
-  return known;
+  let scale = made.get(name);
+  if (!scale) made.set(name, (scale = scaleOf((diverging ? DIVERGING : ANCHORS)[theme])));
+  return scale;
 }
 
 export function css(of: Scale, share: number): string {

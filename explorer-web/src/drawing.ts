@@ -43,17 +43,17 @@ export function layout(drawing: Drawing, pen: Pick<Pen, "measure">, room: number
   const { plane, rows, columns } = drawing;
   const size = 12;
   const widest = (labels: string[]) => Math.min(LONGEST, Math.max(0, ...labels.slice(0, 400).map((label) => pen.measure(label, size)))) + 10;
-  const left = rows.length ? Math.min(widest(rows), room * 0.4) : 0;
-  const free = Math.max(60, room - left - 2);
+  const margin = rows.length ? Math.min(widest(rows), room * 0.4) : 0;
+  const free = Math.max(60, room - margin - 2);
   const fitting = Math.floor(free / plane.columns);
   const cell = drawing.cell ?? Math.max(columns.length && plane.columns <= 200 ? 13 : 1, Math.min(34, fitting));
   const labelled = cell >= 11;
   const head = labelled && columns.length ? widest(columns) : 0;
   return {
     cell,
-    left: labelled ? left : 0,
+    left: labelled ? margin : 0,
     head,
-    width: (labelled ? left : 0) + cell * plane.columns + 1,
+    width: (labelled ? margin : 0) + cell * plane.columns + 1,
     height: head + cell * plane.rows + 1,
     size: Math.min(size, Math.max(9, cell - 2)),
   };
@@ -169,33 +169,33 @@ export class CanvasPen implements Pen {
 }
 
 export class SvgPen implements Pen {
-  private parts: string[] = [];
+  private elements: string[] = [];
 
   constructor(private readonly ruler: Pick<Pen, "measure">, private readonly faint: string) {}
 
   rectangle(x: number, y: number, width: number, height: number, colour: string): void {
-    this.parts.push(`<rect x="${x}" y="${y}" width="${width}" height="${height}" fill="${colour}"/>`);
+    this.elements.push(`<rect x="${x}" y="${y}" width="${width}" height="${height}" fill="${colour}"/>`);
   }
 
   frame(x: number, y: number, width: number, height: number, colour: string): void {
-    this.parts.push(`<rect x="${x}" y="${y}" width="${width - 1}" height="${height - 1}" fill="none" stroke="${colour}" stroke-width="2"/>`);
+    this.elements.push(`<rect x="${x}" y="${y}" width="${width - 1}" height="${height - 1}" fill="none" stroke="${colour}" stroke-width="2"/>`);
   }
 
   hatch(x: number, y: number, width: number, height: number): void {
-    this.parts.push(`<path d="M${x} ${y + height}L${x + width} ${y}" stroke="${this.faint}" stroke-opacity=".45"/>`);
+    this.elements.push(`<path d="M${x} ${y + height}L${x + width} ${y}" stroke="${this.faint}" stroke-opacity=".45"/>`);
   }
 
   text(x: number, y: number, text: string, how: { align: "start" | "end"; turned?: boolean; colour: string; size: number }): void {
     const turn = how.turned ? ` transform="rotate(-90 ${x} ${y})"` : "";
     const turned = rightToLeft(text); // there the end of a text is at its left
     const anchor = turned === (how.align === "end") ? "start" : "end";
-    this.parts.push(
+    this.elements.push(
       `<text x="${x}" y="${y}" font-size="${how.size}" fill="${how.colour}" dominant-baseline="central" direction="${turned ? "rtl" : "ltr"}" text-anchor="${anchor}"${turn}>${escaped(text)}</text>`,
     );
   }
 
   image(x: number, y: number, width: number, height: number, data: string): void {
-    this.parts.push(
+    this.elements.push(
       `<image x="${x}" y="${y}" width="${width}" height="${height}" preserveAspectRatio="none" image-rendering="pixelated" href="${escaped(data)}"/>`,
     );
   }
@@ -207,7 +207,7 @@ export class SvgPen implements Pen {
   svg(width: number, height: number, paper: string): string {
     return (
       `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="${FONT}">` +
-      `<rect width="100%" height="100%" fill="${paper}"/>${this.parts.join("")}</svg>`
+      `<rect width="100%" height="100%" fill="${paper}"/>${this.elements.join("")}</svg>`
     );
   }
 }

@@ -30,7 +30,7 @@ export class Edits {
   private readonly text: Signal<string>;
   private past: string[] = [];
   private future: string[] = [];
-  readonly now = computed(() => parse(this.text.value));
+  readonly parsed = computed(() => parse(this.text.value));
 
   constructor(app: App) {
     this.text = app.address.text("edits");
@@ -65,8 +65,8 @@ export class Edits {
 
 function parse(text: string): Edit[] {
   try {
-    const made: unknown = JSON.parse(text || "[]");
-    return Array.isArray(made) ? (made as Edit[]) : [];
+    const value: unknown = JSON.parse(text || "[]");
+    return Array.isArray(value) ? (value as Edit[]) : [];
   } catch {
     return [];
   }

@@ -22,8 +22,8 @@ interface Model {
 export function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
   const app = new App((model.get("models") as string[] | null) ?? [], Boolean(model.get("lasting")), Boolean(model.get("trains")), Boolean(model.get("pairs")));
   const take = () => {
-    const given = model.get("bundle") as DataView | Uint8Array | null;
-    if (given?.byteLength) app.show(Bundle.parse(new Uint8Array(given.buffer, given.byteOffset, given.byteLength)));
+    const bundleBytes = model.get("bundle") as DataView | Uint8Array | null;
+    if (bundleBytes?.byteLength) app.show(Bundle.parse(new Uint8Array(bundleBytes.buffer, bundleBytes.byteOffset, bundleBytes.byteLength)));
   };
   take();
   const scene = model.get("scene") as string | null;
@@ -55,8 +55,8 @@ function Explorer() {
   const source = app.scene.value;
   const [id] = useState(() => `regard-${Math.random().toString(36).slice(2)}`); // several explorers can be in one notebook
   const views = VIEWS.filter((view) => view.when(app));
-  const first = source && !source.header.translation ? "heads" : "translate"; // where no view is chosen
-  const view = [app.view.value, first].map((name) => views.find((one) => one.name === name)).find(Boolean) ?? views[0];
+  const startView = source && !source.header.translation ? "heads" : "translate"; // where no view is chosen
+  const view = [app.view.value, startView].map((name) => views.find((one) => one.name === name)).find(Boolean) ?? views[0];
   useEffect(() => {
     if (app.live) app.again();
   }, []);
@@ -115,7 +115,7 @@ function Explorer() {
         </footer>
       )}
       <p class="hidden said" aria-live="polite">
-        {app.said.value}
+        {app.announcement.value}
       </p>
     </>
   );

@@ -29,11 +29,11 @@ type Weights = Pick<MatrixProps, "plane" | "rows" | "columns" | "spoken" | "dive
 
 /** "cat ← gato 71%": the words of `rows` and `columns`, and the weight. */
 export function sentenceOf(props: Weights, row: number, column: number): string {
-  const [left, right, amount] = parts(props, row, column);
+  const [left, right, amount] = cellParts(props, row, column);
   return `${left} ← ${right} ${amount}`;
 }
 
-function parts({ plane, spoken, diverging, gold, ...drawn }: Weights, row: number, column: number): [string | number, string | number, string] {
+function cellParts({ plane, spoken, diverging, gold, ...drawn }: Weights, row: number, column: number): [string | number, string | number, string] {
   const weight = plane.data[row * plane.columns + column];
   const [rows, columns] = spoken ?? [drawn.rows, drawn.columns];
   const linked = { true: ", gold link", false: ", possible gold link", undefined: "" }[String(gold?.get(`${row},${column}`))];
@@ -42,7 +42,7 @@ function parts({ plane, spoken, diverging, gold, ...drawn }: Weights, row: numbe
 
 /** `sentenceOf`, with words of any direction at the right side of the arrow. */
 function Readout({ at, ...weights }: Weights & { at: [number, number] }) {
-  const [left, right, amount] = parts(weights, ...at);
+  const [left, right, amount] = cellParts(weights, ...at);
   return (
     <>
       <bdi>{left}</bdi> ← <bdi>{right}</bdi> {amount}
@@ -99,10 +99,10 @@ export function Matrix(props: MatrixProps) {
       now === null ? 0 : Math.min(Math.max(now + move, 0), count - 1);
     const [i, j] = [next(row, by[0], plane.rows), next(column, by[1], plane.columns)];
     choose(i, j);
-    app.said.value = sentenceOf(props, i, j);
+    app.announcement.value = sentenceOf(props, i, j);
   };
 
-  const shown = hover ?? (row !== null && column !== null ? [row, column] : null);
+  const pointed = hover ?? (row !== null && column !== null ? [row, column] : null);
   return (
     <figure class="matrix">
       <div class="sheet" ref={box}>
@@ -132,7 +132,7 @@ export function Matrix(props: MatrixProps) {
             )}
           </span>
         )}
-        <output class="readout">{shown ? <Readout {...props} at={shown} /> : " "}</output>
+        <output class="readout">{pointed ? <Readout {...props} at={pointed} /> : " "}</output>
         <span class="tools">
           <button type="button" onClick={() => savePicture(props, canvas.current!)}>
             PNG

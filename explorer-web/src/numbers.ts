@@ -28,9 +28,9 @@ export interface Plane {
 }
 
 export function peak(plane: Plane): number {
-  let most = 0;
-  for (const x of plane.data) if (x > most) most = x;
-  return most;
+  let largest = 0;
+  for (const x of plane.data) if (x > largest) largest = x;
+  return largest;
 }
 
 /** Subwords merged into words: weights are summed over keys and averaged over queries. */

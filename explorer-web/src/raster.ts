@@ -10,9 +10,9 @@ const DECADES = 4; // that a logarithmic scale has
 
 /** A weight's place on the scale that ends at `top`. */
 export function share(weight: number, top: number, tone: Tone): number {
-  const part = Math.min(Math.max(weight / top, 0), 1);
-  if (tone === "root") return Math.sqrt(part);
-  return tone === "log" ? Math.max(0, 1 + Math.log10(part) / DECADES) : part;
+  const share = Math.min(Math.max(weight / top, 0), 1);
+  if (tone === "root") return Math.sqrt(share);
+  return tone === "log" ? Math.max(0, 1 + Math.log10(share) / DECADES) : share;
 }
 
 /** The weights at the start and in the middle of the scale. */

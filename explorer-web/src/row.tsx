@@ -28,13 +28,13 @@ export function ChosenRow({ app, source, attention, head, brush = null, clear }:
     if (from === null || to === null || from >= attention.shape[1]) return;
     let current = true;
     const got = from === to ? source.row(attention, head, from) : source.rows(attention, head, from, to);
-    got.then((found) => current && setWeights(found), (fault: Error) => (app.error.value = fault.message));
+    got.then((numbers) => current && setWeights(numbers), (fault: Error) => (app.error.value = fault.message));
     return () => {
       current = false;
     };
   }, [source, attention, head, from, to]);
   const [rows, columns] = [attention.rows, attention.columns].map((index) => source.header.sequences[index].tokens);
-  const most = useMemo(() => {
+  const largest = useMemo(() => {
     if (!weights) return [];
     const order = Array.from(weights.keys()).filter((j) => weights[j] > 0);
     return order.sort((a, b) => weights[b] - weights[a]).slice(0, READ);
@@ -42,9 +42,9 @@ export function ChosenRow({ app, source, attention, head, brush = null, clear }:
   if (from === null || to === null) return <p class="hint">No cell is chosen.</p>;
   const exact = !brush && weights && column !== null && column < weights.length ? weights[column] : null;
   const title = from === to ? placed(rows, from) : `rows ${from} to ${to}`;
-  const few = source.partial(attention);
+  const keysOfRow = source.partial(attention);
   const text = (weight: number) =>
-    few && !weight ? `is not among the ${few} largest weights of its row` : `${percent(weight)} = ${Number.isNaN(weight) ? "masked" : weight.toPrecision(6)}`;
+    keysOfRow && !weight ? `is not among the ${keysOfRow} largest weights of its row` : `${percent(weight)} = ${Number.isNaN(weight) ? "masked" : weight.toPrecision(6)}`;
   return (
     <section aria-label="The chosen row">
       {exact !== null && (
@@ -54,7 +54,7 @@ export function ChosenRow({ app, source, attention, head, brush = null, clear }:
       )}
       <table>
         <caption>
-          <bdi>{title}</bdi> read most{few > 0 && `, of the ${few} largest weights of each row and head`} {brush && <button onClick={clear}>one row again</button>}
+          <bdi>{title}</bdi> read largest{keysOfRow > 0 && `, of the ${keysOfRow} largest weights of each row and head`} {brush && <button onClick={clear}>one row again</button>}
         </caption>
         <thead>
           <tr>
@@ -63,7 +63,7 @@ export function ChosenRow({ app, source, attention, head, brush = null, clear }:
           </tr>
         </thead>
         <tbody>
-          {most.map((j) => (
+          {largest.map((j) => (
             <tr key={j} class={j === column ? "chosen" : ""}>
               <td dir="auto">{placed(columns, j)}</td>
               <td>{fixed(weights![j], 4)}</td>

@@ -43,12 +43,12 @@ interface Placed extends Tile {
 }
 
 function arranged({ tiles, across = 1, width, height }: ExportProps): { all: Placed[]; width: number; height: number } {
-  const given = tiles();
-  const size = [width ?? given[0].canvas.width, height ?? given[0].canvas.height];
-  const lines = Math.max(...given.map((tile) => tile.text.length));
+  const drawnTiles = tiles();
+  const size = [width ?? drawnTiles[0].canvas.width, height ?? drawnTiles[0].canvas.height];
+  const lines = Math.max(...drawnTiles.map((tile) => tile.text.length));
   const [right, down] = [size[0] + GAP, size[1] + lines * LINE + GAP];
-  const all = given.map((tile, i) => ({ ...tile, x: GAP + (i % across) * right, y: GAP + Math.floor(i / across) * down, width: size[0], height: size[1] }));
-  return { all, width: GAP + Math.min(across, given.length) * right, height: GAP + Math.ceil(given.length / across) * down };
+  const all = drawnTiles.map((tile, i) => ({ ...tile, x: GAP + (i % across) * right, y: GAP + Math.floor(i / across) * down, width: size[0], height: size[1] }));
+  return { all, width: GAP + Math.min(across, drawnTiles.length) * right, height: GAP + Math.ceil(drawnTiles.length / across) * down };
 }
 
 function colours(near: Element) {

@@ -32,18 +32,18 @@ export class Source {
   /** All weights of a head, or of the mean of the heads; only where `whole`. */
   plane(attention: Attention, head: number): Plane {
     const name = `${attention.name}/${head}`;
-    let known = this.planes.get(name);
-    if (!known) this.planes.set(name, (known = head === MEAN ? this.mean(attention) : this.cut(attention, head)));
-    return known;
+    let plane = this.planes.get(name);
+    if (!plane) this.planes.set(name, (plane = head === MEAN ? this.mean(attention) : this.cut(attention, head)));
+    return plane;
   }
 
   /** A picture of a head for a small map: its weights if they are few, else their maxima over bins. */
   overview(attention: Attention, head: number): Plane {
     if (this.whole(attention)) return this.plane(attention, head);
     const name = `${attention.name}/${head}/map`;
-    let known = this.planes.get(name);
-    if (!known) this.planes.set(name, (known = head === MEAN ? this.meanMap(attention) : this.cutMap(attention, head)));
-    return known;
+    let plane = this.planes.get(name);
+    if (!plane) this.planes.set(name, (plane = head === MEAN ? this.meanMap(attention) : this.cutMap(attention, head)));
+    return plane;
   }
 
   /** Whether there is a picture of the attention in the bundle. */
@@ -79,9 +79,9 @@ export class Source {
   }
 
   url(what: string, query: Record<string, string | number>): string {
-    const asked = new URLSearchParams({ run: this.header.run ?? "" });
-    for (const [name, value] of Object.entries(query)) asked.set(name, String(value));
-    return `api/${what}?${asked}`;
+    const parameters = new URLSearchParams({ run: this.header.run ?? "" });
+    for (const [name, value] of Object.entries(query)) parameters.set(name, String(value));
+    return `api/${what}?${parameters}`;
   }
 
   /** Attention rollout (Abnar and Zuidema 2020): the product over layers of (A + I) / 2, heads averaged. */
@@ -122,13 +122,13 @@ export class Source {
     const [, queries, keys] = attention.shape;
     const { keys: at, weights, count } = attention.top!;
     const out = new Float32Array(keys);
-    const chosen = head === MEAN ? attention.heads.map((_, i) => i) : [head];
-    for (const one of chosen) {
-      const from = (one * queries + query) * count;
+    const heads = head === MEAN ? attention.heads.map((_, i) => i) : [head];
+    for (const number of heads) {
+      const from = (number * queries + query) * count;
       const places = this.bundle.int32(at, from, count);
       const values = this.bundle.float16(weights, from, count);
       places.forEach((place, i) => {
-        if (place >= 0) out[place] += values[i] / chosen.length;
+        if (place >= 0) out[place] += values[i] / heads.length;
       });
     }
     return out;
@@ -136,8 +136,8 @@ export class Source {
 }
 
 function average(planes: Plane[]): Plane {
-  const [first] = planes;
-  const data = new Float32Array(first.data.length);
+  const [firstPlane] = planes;
+  const data = new Float32Array(firstPlane.data.length);
   for (let i = 0; i < data.length; i++) {
     let sum = 0;
     let open = false;
@@ -150,7 +150,7 @@ function average(planes: Plane[]): Plane {
     }
     data[i] = open ? sum / planes.length : NaN;
   }
-  return { rows: first.rows, columns: first.columns, data };
+  return { rows: firstPlane.rows, columns: firstPlane.columns, data };
 }
 
 /** The sentence in which the server says why it refused. */

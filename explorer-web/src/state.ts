@@ -9,13 +9,13 @@ interface Kept {
 }
 
 export class Address {
-  private kept = new Map<string, Kept>();
+  private entries = new Map<string, Kept>();
   private count = signal(0); // of `kept`
-  private given: URLSearchParams;
+  private initial: URLSearchParams;
 
   /** `lasting`: read and write the page's address; a notebook's widget does not own it. */
   constructor(readonly lasting: boolean) {
-    this.given = new URLSearchParams(lasting ? location.hash.slice(1) : "");
+    this.initial = new URLSearchParams(lasting ? location.hash.slice(1) : "");
   }
 
   text(name: string, fallback = ""): Signal<string> {
@@ -45,23 +45,23 @@ export class Address {
     if (!this.lasting) return () => {};
     return effect(() => {
       void this.count.value;
-      const now = new URLSearchParams();
-      for (const [name, { signal: one, fallback, write }] of this.kept) {
-        const value = write(one.value as never);
-        if (value !== fallback) now.set(name, value);
+      const parameters = new URLSearchParams();
+      for (const [name, { signal: entry, fallback, write }] of this.entries) {
+        const value = write(entry.value as never);
+        if (value !== fallback) parameters.set(name, value);
       }
-      const text = now.toString();
+      const text = parameters.toString();
       if (location.hash.slice(1) !== text) history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
     });
   }
 
   private keep<T>(name: string, fallback: T, read: (text: string) => T, write: (value: T) => string): Signal<T> {
-    const known = this.kept.get(name);
-    if (known) return known.signal as Signal<T>;
-    const given = this.given.get(name);
-    const one = signal<T>(given === null ? fallback : read(given));
-    this.kept.set(name, { signal: one as Signal<unknown>, fallback: write(fallback), write: write as (value: never) => string });
-    this.count.value = this.kept.size;
-    return one;
+    const entry = this.entries.get(name);
+    if (entry) return entry.signal as Signal<T>;
+    const text = this.initial.get(name);
+    const created = signal<T>(text === null ? fallback : read(text));
+    this.entries.set(name, { signal: created as Signal<unknown>, fallback: write(fallback), write: write as (value: never) => string });
+    this.count.value = this.entries.size;
+    return created;
   }
 }

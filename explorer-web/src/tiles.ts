@@ -34,11 +34,11 @@ const BOTH: Reduce[] = ["max", "mean"];
 export async function pyramid(source: Source, attention: Attention, head: number): Promise<Pyramid> {
   if (source.whole(attention)) return new Local(source.plane(attention, head));
   if (source.header.run === null) return new Drawn(source.overview(attention, head), attention);
-  const asked = { attention: attention.name, head };
-  const answer = await fetch(source.url("levels", asked));
+  const address = { attention: attention.name, head };
+  const answer = await fetch(source.url("levels", address));
   if (!answer.ok) throw new Error(await failure(answer));
   const { levels, strips } = (await answer.json()) as { levels: Level[]; strips: number };
-  return new Remote(source, asked, levels, strips);
+  return new Remote(source, address, levels, strips);
 }
 
 /** The picture of a head in a file that is too large to have all its weights. */
@@ -69,13 +69,13 @@ class Remote implements Pyramid {
 
   constructor(
     private readonly source: Source,
-    private readonly asked: { attention: string; head: number },
+    private readonly address: { attention: string; head: number },
     readonly levels: Level[],
     readonly strips: number,
   ) {}
 
   async tile(level: number, row: number, column: number, reduce: Reduce, abort: AbortSignal): Promise<Tile> {
-    const answer = await fetch(this.source.url("tile", { ...this.asked, level, row, column, reduce }), { signal: abort });
+    const answer = await fetch(this.source.url("tile", { ...this.address, level, row, column, reduce }), { signal: abort });
     if (!answer.ok) throw new Error(await failure(answer));
     const data = new Float32Array(await answer.arrayBuffer());
     const columns = Math.min(SIZE, this.levels[level].columns - column * SIZE);
@@ -86,7 +86,7 @@ class Remote implements Pyramid {
     const answer = await fetch("api/refine", {
       method: "POST",
       headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ run: this.source.header.run, ...this.asked, strip, reduce }),
+      body: JSON.stringify({ run: this.source.header.run, ...this.address, strip, reduce }),
       signal: abort,
     });
     if (!answer.ok) throw new Error(await failure(answer));
@@ -120,7 +120,7 @@ class Local implements Pyramid {
 
   private pool(top: number, left: number, cells: number, reduce: Reduce): number {
     const { rows, columns, data } = this.plane;
-    let most = 0;
+    let highest = 0;
     let sum = 0;
     let count = 0;
     let open = false;
@@ -131,17 +131,17 @@ class Local implements Pyramid {
         if (Number.isNaN(x)) continue;
         open = true;
         sum += x;
-        if (x > most) most = x;
+        if (x > highest) highest = x;
       }
     if (!open) return NaN;
-    return reduce === "max" ? most : sum / count;
+    return reduce === "max" ? highest : sum / count;
   }
 }
 
 /** Tiles that were fetched or are being fetched. */
 export class TileCache {
-  private known = new Map<string, Tile>();
-  private asked = new Map<string, AbortController>();
+  private loaded = new Map<string, Tile>();
+  private requests = new Map<string, AbortController>();
   private closed = new AbortController();
 
   constructor(
@@ -152,39 +152,39 @@ export class TileCache {
   ) {}
 
   get(level: number, row: number, column: number): Tile | undefined {
-    return this.known.get(`${level}/${row}/${column}`);
+    return this.loaded.get(`${level}/${row}/${column}`);
   }
 
   /** Fetch the tiles that are wanted now, and stop fetching those that are wanted no longer. */
   want(places: [number, number, number][]): void {
     const names = new Set(places.map((place) => place.join("/")));
-    for (const [name, abort] of this.asked)
+    for (const [name, abort] of this.requests)
       if (!names.has(name)) {
         abort.abort();
-        this.asked.delete(name);
+        this.requests.delete(name);
       }
     for (const place of places) {
       const name = place.join("/");
-      if (!this.known.has(name) && !this.asked.has(name)) void this.fetch(name, place);
+      if (!this.loaded.has(name) && !this.requests.has(name)) void this.fetch(name, place);
     }
   }
 
   private async fetch(name: string, [level, row, column]: [number, number, number]): Promise<void> {
     const abort = new AbortController();
-    this.asked.set(name, abort);
+    this.requests.set(name, abort);
     try {
-      this.known.set(name, await this.pyramid.tile(level, row, column, this.reduce, abort.signal));
+      this.loaded.set(name, await this.pyramid.tile(level, row, column, this.reduce, abort.signal));
       this.arrived();
     } catch (fault) {
       if (!abort.signal.aborted) this.failed((fault as Error).message);
     } finally {
-      if (this.asked.get(name) === abort) this.asked.delete(name);
+      if (this.requests.get(name) === abort) this.requests.delete(name);
     }
   }
 
   /** Forget the tiles that were drawn from a sample: they can now be exact. */
   forgetSamples(): void {
-    for (const [name, tile] of this.known) if (!tile.exact) this.known.delete(name);
+    for (const [name, tile] of this.loaded) if (!tile.exact) this.loaded.delete(name);
     this.arrived();
   }
 

@@ -19,25 +19,25 @@ export function Change() {
 
 function Editor({ app, source, run }: { app: App; source: Source; run: string }) {
   const edits = useMemo(() => new Edits(app), []);
-  const [after, setAfter] = useState<Source | null>(null);
+  const [edited, setEdited] = useState<Source | null>(null);
   const { attentions } = source.header;
-  const own = source.header.translation!.text;
-  const text = app.exchanged.value || own;
-  const now = edits.now.value.filter(({ attention, head }) =>
+  const sentence = source.header.translation!.text;
+  const text = app.exchanged.value || sentence;
+  const headEdits = edits.parsed.value.filter(({ attention, head }) =>
     attentions.some((one) => one.name === attention && (head === null || one.heads.includes(head))),
   );
-  const some = now.length > 0 || text !== own;
-  const asked = JSON.stringify([now, text]);
+  const hasChanges = headEdits.length > 0 || text !== sentence;
+  const requested = JSON.stringify([headEdits, text]);
   useEffect(() => {
-    if (!some) {
-      setAfter(null);
+    if (!hasChanges) {
+      setEdited(null);
       return;
     }
-    changed(app, run, now, app.prefix.value, text).then((bundle) => bundle && setAfter(new Source(bundle)));
-  }, [asked, run]);
+    changed(app, run, headEdits, app.prefix.value, text).then((bundle) => bundle && setEdited(new Source(bundle)));
+  }, [requested, run]);
   const attention = attentions.find((one) => one.name === app.attention.value) ?? attentions[attentions.length - 1];
   const head = app.head.value < attention.heads.length ? app.head.value : MEAN;
-  const add = (edit: Omit<Edit, "attention" | "head">) => edits.set([...now, { attention: attention.name, head: headOf(head), ...edit }]);
+  const add = (edit: Omit<Edit, "attention" | "head">) => edits.set([...headEdits, { attention: attention.name, head: headOf(head), ...edit }]);
   const step = (event: KeyboardEvent) => {
     if (!(event.ctrlKey || event.metaKey) || event.key.toLowerCase() !== "z") return;
     event.preventDefault();
@@ -69,17 +69,17 @@ function Editor({ app, source, run }: { app: App; source: Source; run: string })
         </span>
       </div>
       <ul class="edits" aria-label="Edits made">
-        {now.map((edit, place) => (
+        {headEdits.map((edit, place) => (
           <li key={place}>
             {described(edit)}{" "}
-            <button type="button" aria-label={`Remove ${described(edit)}`} onClick={() => edits.set(now.filter((_, i) => i !== place))}>
+            <button type="button" aria-label={`Remove ${described(edit)}`} onClick={() => edits.set(headEdits.filter((_, i) => i !== place))}>
               ×
             </button>
           </li>
         ))}
       </ul>
-      <Exchange key={text} text={text} act={(given) => (app.exchanged.value = given === own ? "" : given)} />
-      <Outcome app={app} before={source} after={some ? after : null} attention={attention} head={head} />
+      <Exchange key={text} text={text} act={(words) => (app.exchanged.value = words === sentence ? "" : words)} />
+      <Outcome app={app} before={source} after={hasChanges ? edited : null} attention={attention} head={head} />
       <Beside app={app} source={source} attention={attention} head={head} />
     </div>
   );
@@ -87,18 +87,18 @@ function Editor({ app, source, run }: { app: App; source: Source; run: string })
 
 /** The sentence, to exchange words of it. */
 function Exchange({ text, act }: { text: string; act: (text: string) => void }) {
-  const [given, setGiven] = useState(text);
+  const [draft, setDraft] = useState(text);
   return (
     <form
       class="input"
       onSubmit={(event) => {
         event.preventDefault();
-        act(given.trim());
+        act(draft.trim());
       }}
     >
       <label class="wide">
         <span class="hidden">The sentence with words exchanged</span>
-        <input class="exchanged" type="text" dir="auto" maxLength={4000} autocomplete="off" value={given} onInput={(event) => setGiven(event.currentTarget.value)} />
+        <input class="exchanged" type="text" dir="auto" maxLength={4000} autocomplete="off" value={draft} onInput={(event) => setDraft(event.currentTarget.value)} />
       </label>
       <button type="submit">Exchange words</button>
     </form>
@@ -151,7 +151,7 @@ interface OutcomeProps {
 }
 
 function Outcome({ app, before, after, attention, head }: OutcomeProps) {
-  const [first, second] = [before.header.translation!, after?.header.translation];
+  const [original, changed] = [before.header.translation!, after?.header.translation];
   const forced = after?.header.before as { text: string; log_probability: number } | undefined;
   return (
     <section aria-label="Outcome">
@@ -167,21 +167,21 @@ function Outcome({ app, before, after, attention, head }: OutcomeProps) {
           <tr>
             <th scope="row">before</th>
             <td dir="auto" class="text-before">
-              {first.translation}
+              {original.translation}
             </td>
-            <td>{fixed(first.log_probability)}</td>
+            <td>{fixed(original.log_probability)}</td>
           </tr>
           <tr>
             <th scope="row">after</th>
             <td dir="auto" class="text-after">
-              {second ? <Compared before={first.translation} after={second.translation} /> : "–"}
+              {changed ? <Compared before={original.translation} after={changed.translation} /> : "–"}
             </td>
-            <td>{fixed(second?.log_probability)}</td>
+            <td>{fixed(changed?.log_probability)}</td>
           </tr>
           <tr>
             <th scope="row">the one before, after the change</th>
             <td dir="auto">{forced ? forced.text : "–"}</td>
-            <td class="forced">{forced ? `${fixed(forced.log_probability)} (${fixed(forced.log_probability - first.log_probability)})` : "–"}</td>
+            <td class="forced">{forced ? `${fixed(forced.log_probability)} (${fixed(forced.log_probability - original.log_probability)})` : "–"}</td>
           </tr>
         </tbody>
       </table>
@@ -192,13 +192,13 @@ function Outcome({ app, before, after, attention, head }: OutcomeProps) {
 
 /** The words of `after`; those that are not in `before` are marked. */
 function Compared({ before, after }: { before: string; after: string }) {
-  const known = new Set(before.split(" "));
+  const words = new Set(before.split(" "));
   return (
     <>
       {after.split(" ").map((word, i) => (
         <>
           {i > 0 && " "}
-          {known.has(word) ? word : <mark>{word}</mark>}
+          {words.has(word) ? word : <mark>{word}</mark>}
         </>
       ))}
     </>
@@ -207,16 +207,16 @@ function Compared({ before, after }: { before: string; after: string }) {
 
 /** One attention of two runs: their difference where their words agree in number, else both. */
 function Pair({ app, left, right, attention, head, names }: { app: App; left: Source; right: Source | null; attention: Attention; head: number; names: [string, string] }) {
-  const other = right?.attention(attention.name);
-  const whole = !app.pieces.value;
-  const first = useMemo(() => labelled(left, attention, head, whole && hasWords(left, attention)), [left, attention, head, whole]);
-  const second = useMemo(() => (right && other ? labelled(right, other, Math.min(head, other.heads.length - 1), whole && hasWords(right, other)) : null), [right, other, head, whole]);
-  const apart = second && difference(first.plane, second.plane);
+  const rightAttention = right?.attention(attention.name);
+  const byWord = !app.pieces.value;
+  const leftLabels = useMemo(() => labelled(left, attention, head, byWord && hasWords(left, attention)), [left, attention, head, byWord]);
+  const second = useMemo(() => (right && rightAttention ? labelled(right, rightAttention, Math.min(head, rightAttention.heads.length - 1), byWord && hasWords(right, rightAttention)) : null), [right, rightAttention, head, byWord]);
+  const apart = second && difference(leftLabels.plane, second.plane);
   return (
     <div class="pair">
       <section>
         <h2>{names[0]}</h2>
-        <Matrix name={`${attention.name} ${names[0]}`} {...first} top={roundTop(peak(first.plane))} {...chosenIn(app, first)} />
+        <Matrix name={`${attention.name} ${names[0]}`} {...leftLabels} top={roundTop(peak(leftLabels.plane))} {...chosenIn(app, leftLabels)} />
       </section>
       {second && (
         <section>
@@ -240,12 +240,12 @@ const hasWords = (source: Source, attention: Attention) => [attention.rows, atte
 function Beside({ app, source, attention, head }: { app: App; source: Source; attention: Attention; head: number }) {
   const text = useMemo(() => app.address.text("beside"), []);
   const model = useMemo(() => app.address.text("other", app.model.value), []);
-  const [given, setGiven] = useState(text.value || app.text.value);
-  const [other, setOther] = useState<Source | null>(null);
+  const [draft, setDraft] = useState(text.value || app.text.value);
+  const [otherSource, setOtherSource] = useState<Source | null>(null);
   const show = async () => {
-    text.value = given;
+    text.value = draft;
     try {
-      setOther(new Source(await post("api/translate", { model: model.value, text: given, prefix: "" })));
+      setOtherSource(new Source(await post("api/translate", { model: model.value, text: draft, prefix: "" })));
     } catch (fault) {
       app.error.value = (fault as Error).message;
     }
@@ -253,7 +253,7 @@ function Beside({ app, source, attention, head }: { app: App; source: Source; at
   useEffect(() => {
     if (text.value) void show();
   }, []);
-  const twin = other && (other.attention(attention.name) ?? other.header.attentions.filter((one) => one.kind === attention.kind).at(-1));
+  const twin = otherSource && (otherSource.attention(attention.name) ?? otherSource.header.attentions.filter((one) => one.kind === attention.kind).at(-1));
   return (
     <details class="beside-runs" open={Boolean(text.value)}>
       <summary>Side by side: another sentence or model</summary>
@@ -273,15 +273,15 @@ function Beside({ app, source, attention, head }: { app: App; source: Source; at
           </select>
         </label>
         <label class="wide">
-          <span class="hidden">The other sentence</span>
-          <input type="text" dir="auto" maxLength={4000} value={given} onInput={(event) => setGiven(event.currentTarget.value)} />
+          <span class="hidden">The otherSource sentence</span>
+          <input type="text" dir="auto" maxLength={4000} value={draft} onInput={(event) => setDraft(event.currentTarget.value)} />
         </label>
         <button type="submit">Show beside</button>
       </form>
-      {other && twin && (
+      {otherSource && twin && (
         <>
-          <p dir="auto">{other.header.title}</p>
-          <Twins app={app} left={source} right={other} attention={attention} twin={twin} head={head} />
+          <p dir="auto">{otherSource.header.title}</p>
+          <Twins app={app} left={source} right={otherSource} attention={attention} twin={twin} head={head} />
         </>
       )}
     </details>
@@ -289,7 +289,7 @@ function Beside({ app, source, attention, head }: { app: App; source: Source; at
 }
 
 function Twins({ app, left, right, attention, twin, head }: { app: App; left: Source; right: Source; attention: Attention; twin: Attention; head: number }) {
-  const whole = !app.pieces.value;
+  const byWord = !app.pieces.value;
   const sides = [
     { source: left, of: attention },
     { source: right, of: twin },
@@ -297,13 +297,13 @@ function Twins({ app, left, right, attention, twin, head }: { app: App; left: So
   return (
     <div class="pair">
       {sides.map(({ source, of }) => {
-        const shown = labelled(source, of, Math.min(head, of.heads.length - 1), whole && hasWords(source, of));
+        const labels = labelled(source, of, Math.min(head, of.heads.length - 1), byWord && hasWords(source, of));
         return (
           <section key={source.header.run}>
             <h2>
               {source.header.model}: {of.name}
             </h2>
-            <Matrix name={`${source.header.model} ${of.name}`} {...shown} top={roundTop(peak(shown.plane))} />
+            <Matrix name={`${source.header.model} ${of.name}`} {...labels} top={roundTop(peak(labels.plane))} />
           </section>
         );
       })}

@@ -47,7 +47,7 @@ export function Heads() {
   const sorts = ["layer", ...measures];
   const sort = sorts.includes(chosenSort.value) ? chosenSort.value : "layer";
   const cells = order(attentions, sort, means.value);
-  const chosen = attentions.find((one) => one.name === app.attention.value);
+  const current = attentions.find((one) => one.name === app.attention.value);
   const sampled = attentions.find((one) => one.sampled);
   return (
     <>
@@ -79,11 +79,11 @@ export function Heads() {
         </span>
         <Export name="heads" tiles={() => tilesOf(grid.current!)} across={8} width={152} height={152} />
       </div>
-      {chosen && source.drawn(chosen) && <Enlarged app={app} source={source} attention={chosen} />}
-      {chosen && !source.whole(chosen) && (
+      {current && source.drawn(current) && <Enlarged app={app} source={source} attention={current} />}
+      {current && !source.whole(current) && (
         <p>
           <button type="button" onClick={() => (app.view.value = "map")}>
-            Open {chosen.name} in the map
+            Open {current.name} in the map
           </button>
         </p>
       )}
@@ -114,8 +114,8 @@ function order(attentions: Attention[], sort: string, means: boolean): Cell[] {
 function measure({ attention, place }: Cell, sort: string): number | null | undefined {
   const all = attention.measures[sort];
   if (!all || place !== MEAN) return all?.[place];
-  const known = all.filter((x) => x !== null);
-  return known.length ? known.reduce((sum, x) => sum + x, 0) / known.length : null;
+  const values = all.filter((x) => x !== null);
+  return values.length ? values.reduce((sum, x) => sum + x, 0) / values.length : null;
 }
 
 const name = ({ attention, place }: Cell) => (place === MEAN ? `${attention.name} mean of heads` : `${attention.name} head ${attention.heads[place]}`);
@@ -160,7 +160,7 @@ function Grid({ app, source, cells, sort, list }: GridProps) {
                 app.attention.value = cell.attention.name;
                 app.head.value = cell.place;
                 app.row.value = app.column.value = null;
-                app.said.value = name(cell);
+                app.announcement.value = name(cell);
               }}
             >
               <Thumbnail app={app} source={source} cell={cell} />
@@ -201,21 +201,21 @@ async function picture(source: Source, attention: Attention, place: number): Pro
 
 function Enlarged({ app, source, attention }: { app: App; source: Source; attention: Attention }) {
   const head = app.head.value < attention.heads.length ? app.head.value : MEAN;
-  const whole = wholeWords(app, source, attention);
-  const shown = useMemo(() => {
-    if (source.whole(attention)) return labelled(source, attention, head, whole);
+  const byWord = wholeWords(app, source, attention);
+  const labels = useMemo(() => {
+    if (source.whole(attention)) return labelled(source, attention, head, byWord);
     const plane = source.overview(attention, head);
     const starts = binned(plane, attention);
     return { plane, rows: [], columns: [], starts, spoken: binNames(source, attention, starts) };
-  }, [source, attention, head, whole]);
-  const gold = useMemo(() => goldIn(source, attention, whole), [source, attention, whole]);
+  }, [source, attention, head, byWord]);
+  const gold = useMemo(() => goldIn(source, attention, byWord), [source, attention, byWord]);
   const title = name({ attention, place: head });
   return (
     <section>
       <h2>{title}</h2>
-      <Matrix name={title} {...shown} top={roundTop(peak(shown.plane))} {...chosenIn(app, shown)} gold={gold} tone={app.tone} />
-      {source.header.translation && source.header.run !== null && app.pair.value === null && attention.kind === "cross" && whole && (
-        <Linking app={app} shown={shown} gold={gold} />
+      <Matrix name={title} {...labels} top={roundTop(peak(labels.plane))} {...chosenIn(app, labels)} gold={gold} tone={app.tone} />
+      {source.header.translation && source.header.run !== null && app.pair.value === null && attention.kind === "cross" && byWord && (
+        <Linking app={app} shown={labels} gold={gold} />
       )}
       {!source.whole(attention) && (
         <>
@@ -230,8 +230,8 @@ function Enlarged({ app, source, attention }: { app: App; source: Source; attent
 /** A button that makes the chosen cell a gold link, or no longer one. */
 function Linking({ app, shown, gold }: { app: App; shown: Labelled; gold: Gold | undefined }) {
   const { row, column } = chosenIn(app, shown);
-  const last = [shown.rows.length - 1, shown.columns.length - 1]; // the ends, which are no words
-  const able = row !== null && column !== null && row < last[0] && column < last[1];
+  const ends = [shown.rows.length - 1, shown.columns.length - 1]; // the ends, which are no words
+  const able = row !== null && column !== null && row < ends[0] && column < ends[1];
   const linked = gold?.has(`${row},${column}`);
   return (
     <p class="tools">
@@ -256,13 +256,13 @@ function WholeNumber({ name, most, chosen }: { name: string; most: number; chose
 /** Attention rollout through the layers of one stack of self-attention. */
 function Rollout({ app, source }: { app: App; source: Source }) {
   const stacks = useMemo(() => {
-    const found = new Map<string, Attention[]>();
-    for (const one of source.header.attentions)
-      if (one.kind !== "cross" && one.shape[1] === one.shape[2] && source.whole(one)) {
-        const stack = `${one.rows}/${one.columns}`;
-        found.set(stack, [...(found.get(stack) ?? []), one]);
+    const stacks = new Map<string, Attention[]>();
+    for (const attention of source.header.attentions)
+      if (attention.kind !== "cross" && attention.shape[1] === attention.shape[2] && source.whole(attention)) {
+        const stack = `${attention.rows}/${attention.columns}`;
+        stacks.set(stack, [...(stacks.get(stack) ?? []), attention]);
       }
-    return [...found.values()].filter((stack) => stack.length > 1);
+    return [...stacks.values()].filter((stack) => stack.length > 1);
   }, [source]);
   if (!stacks.length) return null;
   return (
@@ -276,12 +276,12 @@ function Rollout({ app, source }: { app: App; source: Source }) {
 }
 
 function Rolled({ app, source, stack }: { app: App; source: Source; stack: Attention[] }) {
-  const [first] = stack;
-  const whole = wholeWords(app, source, first);
-  const shown = useMemo(() => {
+  const [bottom] = stack;
+  const byWord = wholeWords(app, source, bottom);
+  const labels = useMemo(() => {
     const plane = source.rollout(stack);
-    const { rows, columns } = labelled(source, first, MEAN, false);
+    const { rows, columns } = labelled(source, bottom, MEAN, false);
     return { plane, rows, columns };
-  }, [source, stack, whole]);
-  return <Matrix name={`rollout of ${stack.length} layers from ${first.name}`} {...shown} top={roundTop(peak(shown.plane))} />;
+  }, [source, stack, byWord]);
+  return <Matrix name={`rollout of ${stack.length} layers from ${bottom.name}`} {...labels} top={roundTop(peak(labels.plane))} />;
 }

@@ -8,7 +8,7 @@ export function FileLines({ app }: { app: App }) {
   const { lines } = app;
   const all = lines.all.value;
   const done = all.filter((line) => line.translation !== null).length;
-  const said = useMemo(() => (done === all.length ? `${done} lines are translated` : ""), [done === all.length, all.length]);
+  const announcement = useMemo(() => (done === all.length ? `${done} lines are translated` : ""), [done === all.length, all.length]);
   if (!all.length) return null;
   return (
     <section class="lines" aria-label="Lines of the file">
@@ -22,7 +22,7 @@ export function FileLines({ app }: { app: App }) {
           Close
         </button>
         <span class="hidden" role="status">
-          {said}
+          {announcement}
         </span>
       </p>
       <ol class="sheet">

@@ -58,8 +58,8 @@ function Deep({ app, source, attention, head }: DeepProps) {
 
 function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyramid }) {
   const [, queries, keys] = attention.shape;
-  const chosen = useMemo(() => app.address.text("reduce", "max"), []);
-  const reduce = built.reduces.find((one) => one === chosen.value) ?? "max";
+  const reduction = useMemo(() => app.address.text("reduce", "max"), []);
+  const reduce = built.reduces.find((one) => one === reduction.value) ?? "max";
   const at = useMemo(() => app.address.text("at"), []);
   const brush = useMemo(() => app.address.text("rows"), []);
   const canvas = useRef<HTMLCanvasElement>(null);
@@ -86,12 +86,12 @@ function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyr
     return () => watcher.disconnect();
   }, []);
 
-  const whole: Frame = { row: queries / 2, column: keys / 2, zoom: Math.min(size[0] / keys, size[1] / queries) || 1 };
-  const frame = parse(at.value) ?? whole;
+  const fullFrame: Frame = { row: queries / 2, column: keys / 2, zoom: Math.min(size[0] / keys, size[1] / queries) || 1 };
+  const frame = parse(at.value) ?? fullFrame;
   const move = (next: Frame) => {
-    const zoom = Math.min(Math.max(next.zoom, whole.zoom / 2), 64);
-    const kept = { row: clamp(next.row, 0, queries), column: clamp(next.column, 0, keys), zoom };
-    at.value = [kept.row, kept.column, kept.zoom].map((x) => Number(x.toPrecision(7))).join(",");
+    const zoom = Math.min(Math.max(next.zoom, fullFrame.zoom / 2), 64);
+    const clamped = { row: clamp(next.row, 0, queries), column: clamp(next.column, 0, keys), zoom };
+    at.value = [clamped.row, clamped.column, clamped.zoom].map((x) => Number(x.toPrecision(7))).join(",");
   };
 
   useEffect(() => {
@@ -101,8 +101,8 @@ function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyr
     [element.width, element.height] = [size[0] * ratio, size[1] * ratio];
     const on = element.getContext("2d")!;
     on.scale(ratio, ratio);
-    const now = paint(on, cache, frame, size, theme, tone, (on.canvas.parentElement && getComputedStyle(element).getPropertyValue("--rule")) || "#ccc");
-    if (now[0] !== top || now[1] !== masked) setPainted(now); // the legend says what was drawn
+    const painted = paint(on, cache, frame, size, theme, tone, (on.canvas.parentElement && getComputedStyle(element).getPropertyValue("--rule")) || "#ccc");
+    if (painted[0] !== top || painted[1] !== masked) setPainted(painted); // the legend says what was drawn
     const accent = getComputedStyle(element).getPropertyValue("--accent").trim();
     outline(on, frame, size, app.row.value, app.column.value, span(brush.value), accent);
     paintMini(mini.current!, cache, frame, size, queries, keys, theme, tone, accent);
@@ -111,7 +111,7 @@ function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyr
   // Tiles are fetched when the map has come to rest, so that a zoom through ten levels fetches one of them.
   useEffect(() => {
     if (!size[0]) return;
-    const timer = setTimeout(() => cache.want(wanted(built, frame, size)), REST);
+    const timer = setTimeout(() => cache.want(tilesToFetch(built, frame, size)), REST);
     return () => clearTimeout(timer);
   }, [cache, at.value, size[0], size[1], progress]);
 
@@ -127,7 +127,7 @@ function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyr
     event.preventDefault();
     const [row, column] = cellAt(event);
     const factor = Math.exp(-event.deltaY / 300);
-    const zoom = Math.min(Math.max(frame.zoom * factor, whole.zoom / 2), 64);
+    const zoom = Math.min(Math.max(frame.zoom * factor, fullFrame.zoom / 2), 64);
     const share = frame.zoom / zoom;
     move({ row: row + (frame.row - row) * share, column: column + (frame.column - column) * share, zoom });
   };
@@ -143,25 +143,25 @@ function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyr
     drag.current = { from: [event.clientY, event.clientX], frame, brush: event.shiftKey, moved: false };
   };
   const over = (event: PointerEvent) => {
-    const now = drag.current;
+    const current = drag.current;
     const cell = cellAt(event);
     setHover(inside(cell) ? [Math.floor(cell[0]), Math.floor(cell[1])] : null);
-    if (!now) return;
-    const [dy, dx] = [event.clientY - now.from[0], event.clientX - now.from[1]];
-    if (Math.abs(dy) + Math.abs(dx) > 3) now.moved = true;
-    if (now.brush) {
-      const start = now.frame.row + (now.from[0] - canvas.current!.getBoundingClientRect().top - size[1] / 2) / frame.zoom;
+    if (!current) return;
+    const [dy, dx] = [event.clientY - current.from[0], event.clientX - current.from[1]];
+    if (Math.abs(dy) + Math.abs(dx) > 3) current.moved = true;
+    if (current.brush) {
+      const start = current.frame.row + (current.from[0] - canvas.current!.getBoundingClientRect().top - size[1] / 2) / frame.zoom;
       const ends = [start, cell[0]].map((x) => clamp(Math.floor(x), 0, queries - 1)).sort((a, b) => a - b);
       brush.value = `${ends[0]}-${ends[1]}`;
-    } else if (now.moved) {
-      move({ row: now.frame.row - dy / frame.zoom, column: now.frame.column - dx / frame.zoom, zoom: frame.zoom });
+    } else if (current.moved) {
+      move({ row: current.frame.row - dy / frame.zoom, column: current.frame.column - dx / frame.zoom, zoom: frame.zoom });
     }
   };
   const up = (event: PointerEvent) => {
-    const now = drag.current;
+    const current = drag.current;
     drag.current = null;
     const cell = cellAt(event);
-    if (!now || now.moved || !inside(cell)) return;
+    if (!current || current.moved || !inside(cell)) return;
     app.row.value = Math.floor(cell[0]);
     app.column.value = Math.floor(cell[1]);
   };
@@ -172,7 +172,7 @@ function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyr
       "+": { ...frame, zoom: frame.zoom * 2 },
       "=": { ...frame, zoom: frame.zoom * 2 },
       "-": { ...frame, zoom: frame.zoom / 2 },
-      "0": whole,
+      "0": fullFrame,
     };
     const by = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
     if (moves[event.key]) move(moves[event.key]);
@@ -215,12 +215,12 @@ function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyr
         <button type="button" aria-label="Zoom out" onClick={() => move({ ...frame, zoom: frame.zoom / 2 })}>
           −
         </button>
-        <button type="button" onClick={() => move(whole)}>
+        <button type="button" onClick={() => move(fullFrame)}>
           All
         </button>
         <label>
           A pixel shows the{" "}
-          <select value={reduce} onChange={(event) => (chosen.value = event.currentTarget.value)}>
+          <select value={reduce} onChange={(event) => (reduction.value = event.currentTarget.value)}>
             {built.reduces.map((one) => (
               <option key={one} value={one}>
                 {one === "max" ? "maximum" : one}
@@ -269,14 +269,14 @@ function parse(text: string): Frame | null {
 }
 
 function span(text: string): [number, number] | null {
-  const found = /^(\d+)-(\d+)$/.exec(text);
-  return found ? [Number(found[1]), Number(found[2])] : null;
+  const range = /^(\d+)-(\d+)$/.exec(text);
+  return range ? [Number(range[1]), Number(range[2])] : null;
 }
 
 /** The level whose pixels are one or two of the screen wide. */
 function level(built: Pyramid, zoom: number): number {
-  const wanted = Math.ceil(Math.log2(Math.max(1, 1 / zoom)) - 1e-6);
-  return Math.min(wanted, built.levels.length - 1);
+  const level = Math.ceil(Math.log2(Math.max(1, 1 / zoom)) - 1e-6);
+  return Math.min(level, built.levels.length - 1);
 }
 
 type Size = [number, number];
@@ -285,19 +285,19 @@ type Size = [number, number];
 function visible(built: Pyramid, at: number, frame: Frame, [width, height]: Size): [number, number, number][] {
   const { rows, columns, down, across } = built.levels[at];
   const [high, wide] = [SIZE * down, SIZE * across];
-  const left = frame.column - width / 2 / frame.zoom;
+  const edge = frame.column - width / 2 / frame.zoom;
   const above = frame.row - height / 2 / frame.zoom;
-  const found: [number, number, number][] = [];
+  const places: [number, number, number][] = [];
   for (let i = Math.max(0, Math.floor(above / high)); i * SIZE < rows && i * high < above + height / frame.zoom; i++)
-    for (let j = Math.max(0, Math.floor(left / wide)); j * SIZE < columns && j * wide < left + width / frame.zoom; j++) found.push([at, i, j]);
-  return found;
+    for (let j = Math.max(0, Math.floor(edge / wide)); j * SIZE < columns && j * wide < edge + width / frame.zoom; j++) places.push([at, i, j]);
+  return places;
 }
 
 /** The tiles to fetch: those of the level that fits the screen, and the last one for the minimap. */
-function wanted(built: Pyramid, frame: Frame, size: Size): [number, number, number][] {
-  const last = built.levels.length - 1;
+function tilesToFetch(built: Pyramid, frame: Frame, size: Size): [number, number, number][] {
+  const top = built.levels.length - 1;
   const finest = level(built, frame.zoom);
-  return finest === last ? [[last, 0, 0]] : [...visible(built, finest, frame, size), [last, 0, 0]];
+  return finest === top ? [[top, 0, 0]] : [...visible(built, finest, frame, size), [top, 0, 0]];
 }
 
 /** Draw what is known; returns the end of the colour scale. Coarser tiles stand in for those that are on their way. */
@@ -305,40 +305,40 @@ function paint(on: CanvasRenderingContext2D, cache: TileCache, frame: Frame, siz
   const { levels } = cache.pyramid;
   const [width, height] = size;
   const finest = level(cache.pyramid, frame.zoom);
-  const left = frame.column - width / 2 / frame.zoom;
+  const edge = frame.column - width / 2 / frame.zoom;
   const above = frame.row - height / 2 / frame.zoom;
-  const shown: { at: number; i: number; j: number }[] = [];
+  const drawable: { at: number; i: number; j: number }[] = [];
   for (let at = levels.length - 1; at >= finest; at--)
-    for (const [, i, j] of visible(cache.pyramid, at, frame, size)) if (cache.get(at, i, j)) shown.push({ at, i, j });
-  let most = 0;
-  const fine = shown.filter(({ at }) => at === finest);
-  for (const { at, i, j } of fine.length ? fine : shown) for (const x of cache.get(at, i, j)!.plane.data) if (x > most) most = x;
-  const top = roundTop(most);
+    for (const [, i, j] of visible(cache.pyramid, at, frame, size)) if (cache.get(at, i, j)) drawable.push({ at, i, j });
+  let longest = 0;
+  const fine = drawable.filter(({ at }) => at === finest);
+  for (const { at, i, j } of fine.length ? fine : drawable) for (const x of cache.get(at, i, j)!.plane.data) if (x > longest) longest = x;
+  const top = roundTop(longest);
   let masked = false;
   on.imageSmoothingEnabled = false;
-  for (const { at, i, j } of shown) {
+  for (const { at, i, j } of drawable) {
     const { plane } = cache.get(at, i, j)!;
     masked ||= plane.data.some(Number.isNaN);
     const { down, across } = levels[at];
-    const x = (j * SIZE * across - left) * frame.zoom;
+    const x = (j * SIZE * across - edge) * frame.zoom;
     const y = (i * SIZE * down - above) * frame.zoom;
     on.drawImage(bitmap(plane, top, theme, tone), x, y, plane.columns * across * frame.zoom, plane.rows * down * frame.zoom);
   }
-  const last = levels[0];
+  const coarsest = levels[0];
   on.strokeStyle = rule;
-  on.strokeRect(-left * frame.zoom, -above * frame.zoom, last.columns * last.across * frame.zoom, last.rows * last.down * frame.zoom);
+  on.strokeRect(-edge * frame.zoom, -above * frame.zoom, coarsest.columns * coarsest.across * frame.zoom, coarsest.rows * coarsest.down * frame.zoom);
   return [top, masked];
 }
 
-const bitmaps = new WeakMap<object, { how: string; canvas: HTMLCanvasElement }>();
+const bitmaps = new WeakMap<object, { look: string; canvas: HTMLCanvasElement }>();
 
 function bitmap(plane: Plane, top: number, theme: Theme, tone: Tone): HTMLCanvasElement {
-  const how = `${top}/${theme}/${tone}`;
-  const known = bitmaps.get(plane);
-  if (known?.how === how) return known.canvas;
+  const look = `${top}/${theme}/${tone}`;
+  const stored = bitmaps.get(plane);
+  if (stored?.look === look) return stored.canvas;
   const canvas = document.createElement("canvas");
   raster(canvas, plane, top, theme, tone);
-  bitmaps.set(plane, { how, canvas });
+  bitmaps.set(plane, { look, canvas });
   return canvas;
 }
 
@@ -361,15 +361,15 @@ function paintMini(canvas: HTMLCanvasElement, cache: TileCache, frame: Frame, [w
   const on = canvas.getContext("2d")!;
   on.clearRect(0, 0, MINI, MINI);
   const tile = cache.get(cache.pyramid.levels.length - 1, 0, 0);
-  const most = Math.max(queries, keys);
-  const [wide, high] = [(MINI * keys) / most, (MINI * queries) / most];
+  const side = Math.max(queries, keys);
+  const [wide, high] = [(MINI * keys) / side, (MINI * queries) / side];
   if (tile) {
     const small = document.createElement("canvas");
     raster(small, tile.plane, roundTop(peak(tile.plane)), theme, tone);
     on.imageSmoothingEnabled = Math.max(small.width, small.height) > MINI; // few cells have sharp edges
     on.drawImage(small, 0, 0, wide, high);
   }
-  const share = MINI / most;
+  const share = MINI / side;
   on.strokeStyle = accent;
   on.lineWidth = 2;
   const [w, h] = [(width / frame.zoom) * share, (height / frame.zoom) * share];
@@ -378,6 +378,6 @@ function paintMini(canvas: HTMLCanvasElement, cache: TileCache, frame: Frame, [w
 
 function jump(event: MouseEvent, queries: number, keys: number, frame: Frame, move: (next: Frame) => void): void {
   const box = (event.currentTarget as Element).getBoundingClientRect();
-  const most = Math.max(queries, keys) / MINI;
-  move({ ...frame, row: (event.clientY - box.top) * most, column: (event.clientX - box.left) * most });
+  const cells = Math.max(queries, keys) / MINI;
+  move({ ...frame, row: (event.clientY - box.top) * cells, column: (event.clientX - box.left) * cells });
 }

@@ -24,7 +24,7 @@ interface Terms {
   score: number;
 }
 
-interface Found {
+interface Arithmetic {
   terms: Terms;
   scores: number[];
   bias?: number[];
@@ -62,13 +62,13 @@ const at = (place: number | null, count: number) => Math.min(place ?? 0, count -
 
 /** The query or the key, as a piece. */
 function Place({ app, source, attention, side }: { app: App; source: Source; attention: Attention; side: "row" | "column" }) {
-  const chosen = side === "row" ? app.row : app.column;
-  const own = tokens(source, side === "row" ? attention.rows : attention.columns);
+  const position = side === "row" ? app.row : app.column;
+  const words = tokens(source, side === "row" ? attention.rows : attention.columns);
   return (
     <label>
       {side === "row" ? "Query" : "Key"}{" "}
-      <select value={String(at(chosen.value, own.length))} onChange={(event) => (chosen.value = Number(event.currentTarget.value))}>
-        {own.map((token, place) => (
+      <select value={String(at(position.value, words.length))} onChange={(event) => (position.value = Number(event.currentTarget.value))}>
+        {words.map((token, place) => (
           <option key={place} value={place}>
             {place}: {token}
           </option>
@@ -79,7 +79,7 @@ function Place({ app, source, attention, side }: { app: App; source: Source; att
 }
 
 function Sums({ app, source, attention, head }: { app: App; source: Source; attention: Attention; head: number }) {
-  const [found, setFound] = useState<Found | null>(null);
+  const [sums, setSums] = useState<Arithmetic | null>(null);
   const [, queries, keys] = attention.shape;
   const [query, key] = [at(app.row.value, queries), at(app.column.value, keys)];
   useEffect(() => {
@@ -88,7 +88,7 @@ function Sums({ app, source, attention, head }: { app: App; source: Source; atte
       try {
         const answer = await fetch(source.url("numbers", { attention: attention.name, head, query, key }), { signal: abort.signal });
         if (!answer.ok) throw new Error(await failure(answer));
-        setFound((await answer.json()) as Found);
+        setSums((await answer.json()) as Arithmetic);
       } catch (fault) {
         if (!abort.signal.aborted) app.error.value = (fault as Error).message;
       }
@@ -96,14 +96,14 @@ function Sums({ app, source, attention, head }: { app: App; source: Source; atte
     void load();
     return () => abort.abort();
   }, [source, attention.name, head, query, key]);
-  if (!found) return <p class="busy">reading the numbers …</p>;
+  if (!sums) return <p class="busy">reading the numbers …</p>;
   const [rows, columns] = [tokens(source, attention.rows), tokens(source, attention.columns)];
   return (
     <div class="sums">
-      <Products terms={found.terms} query={rows[query]} cell={columns[key]} />
-      <Weights app={app} found={found} columns={columns} chosen={key} query={rows[query]} />
-      <Components found={found} query={rows[query]} cell={columns[key]} />
-      {found.stages && <Stages app={app} stages={found.stages} columns={columns} heads={attention.heads} head={head} />}
+      <Products terms={sums.terms} query={rows[query]} cell={columns[key]} />
+      <Weights app={app} sums={sums} columns={columns} chosen={key} query={rows[query]} />
+      <Components sums={sums} query={rows[query]} cell={columns[key]} />
+      {sums.stages && <Stages app={app} stages={sums.stages} columns={columns} heads={attention.heads} head={head} />}
     </div>
   );
 }
@@ -112,9 +112,9 @@ function Sums({ app, source, attention, head }: { app: App; source: Source; atte
 function Products({ terms, query, cell }: { terms: Terms; query: string; cell: string }) {
   if (terms.kind === "other") return <p class="hint">The score is a function of its own: it has no terms to show.</p>;
   const order = terms.terms.map((_, i) => i).sort((a, b) => Math.abs(terms.terms[b]) - Math.abs(terms.terms[a]));
-  const listed = order.slice(0, LISTED);
-  const rest = order.slice(LISTED).reduce((sum, i) => sum + terms.terms[i], 0);
-  const most = Math.abs(terms.terms[order[0]]) || 1;
+  const largestTerms = order.slice(0, LISTED);
+  const remainder = order.slice(LISTED).reduce((sum, i) => sum + terms.terms[i], 0);
+  const largest = Math.abs(terms.terms[order[0]]) || 1;
   const dot = terms.kind === "dot";
   return (
     <section aria-label="Why this score">
@@ -126,22 +126,22 @@ function Products({ terms, query, cell }: { terms: Terms; query: string; cell: s
         <table>
           <BarHead names={[dot ? "dimension" : "channel", "query", "key", dot ? "product" : "v × tanh"]} />
           <tbody>
-            {listed.map((i) => (
+            {largestTerms.map((i) => (
               <tr key={i}>
                 <th scope="row">{i}</th>
                 <td>{fixed(terms.query[i])}</td>
                 <td>{fixed(terms.key[i])}</td>
                 <td class="term">{fixed(terms.terms[i])}</td>
                 <td>
-                  <Bar share={terms.terms[i] / most} />
+                  <Bar share={terms.terms[i] / largest} />
                 </td>
               </tr>
             ))}
             <tr>
-              <th scope="row">{order.length - listed.length} others</th>
+              <th scope="row">{order.length - largestTerms.length} others</th>
               <td />
               <td />
-              <td class="term">{fixed(rest)}</td>
+              <td class="term">{fixed(remainder)}</td>
               <td />
             </tr>
           </tbody>
@@ -170,11 +170,11 @@ function Products({ terms, query, cell }: { terms: Terms; query: string; cell: s
 }
 
 /** Scores, bias and mask, softmax. */
-function Weights({ app, found, columns, chosen, query }: { app: App; found: Found; columns: string[]; chosen: number; query: string }) {
+function Weights({ app, sums, columns, chosen, query }: { app: App; sums: Arithmetic; columns: string[]; chosen: number; query: string }) {
   const colours = scale(app.theme.value);
-  const masked = (j: number) => !found.readable[j];
-  const logits = found.scores.map((score, j) => (masked(j) ? -Infinity : score + (found.bias?.[j] ?? 0)));
-  const most = Math.max(...logits);
+  const masked = (j: number) => !sums.readable[j];
+  const logits = sums.scores.map((score, j) => (masked(j) ? -Infinity : score + (sums.bias?.[j] ?? 0)));
+  const largest = Math.max(...logits);
   return (
     <section aria-label="Scores and weights">
       <h2>
@@ -186,10 +186,10 @@ function Weights({ app, found, columns, chosen, query }: { app: App; found: Foun
             <tr>
               <th scope="col">key</th>
               <th scope="col">score</th>
-              {found.bias && <th scope="col">bias</th>}
+              {sums.bias && <th scope="col">bias</th>}
               <th scope="col">exp(score − max)</th>
               <th scope="col">weight</th>
-              {found.edited && <th scope="col">edited</th>}
+              {sums.edited && <th scope="col">edited</th>}
             </tr>
           </thead>
           <tbody>
@@ -198,13 +198,13 @@ function Weights({ app, found, columns, chosen, query }: { app: App; found: Foun
                 <th scope="row" dir="auto">
                   {token}
                 </th>
-                <td>{fixed(found.scores[j])}</td>
-                {found.bias && <td>{fixed(found.bias[j])}</td>}
-                <td>{masked(j) ? "masked" : fixed(Math.exp(logits[j] - most), 4)}</td>
-                <td class="weight" data-weight={found.weights[j]}>
-                  <i class="dot" style={{ background: css(colours, found.weights[j]) }} /> {percent(found.weights[j])}
+                <td>{fixed(sums.scores[j])}</td>
+                {sums.bias && <td>{fixed(sums.bias[j])}</td>}
+                <td>{masked(j) ? "masked" : fixed(Math.exp(logits[j] - largest), 4)}</td>
+                <td class="weight" data-weight={sums.weights[j]}>
+                  <i class="dot" style={{ background: css(colours, sums.weights[j]) }} /> {percent(sums.weights[j])}
                 </td>
-                {found.edited && <td>{percent(found.edited[j])}</td>}
+                {sums.edited && <td>{percent(sums.edited[j])}</td>}
               </tr>
             ))}
           </tbody>
@@ -212,10 +212,10 @@ function Weights({ app, found, columns, chosen, query }: { app: App; found: Foun
             <tr>
               <th scope="row">sum</th>
               <td />
-              {found.bias && <td />}
-              <td>{fixed(logits.reduce((sum, x) => sum + Math.exp(x - most), 0), 4)}</td>
-              <td class="weights-sum">{fixed(found.weights.reduce((sum, x) => sum + x, 0), 4)}</td>
-              {found.edited && <td>{fixed(found.edited.reduce((sum, x) => sum + x, 0), 4)}</td>}
+              {sums.bias && <td />}
+              <td>{fixed(logits.reduce((sum, x) => sum + Math.exp(x - largest), 0), 4)}</td>
+              <td class="weights-sum">{fixed(sums.weights.reduce((sum, x) => sum + x, 0), 4)}</td>
+              {sums.edited && <td>{fixed(sums.edited.reduce((sum, x) => sum + x, 0), 4)}</td>}
             </tr>
           </tfoot>
         </table>
@@ -225,9 +225,9 @@ function Weights({ app, found, columns, chosen, query }: { app: App; found: Foun
 }
 
 /** The score as a sum over pairs of components of the residual stream. */
-function Components({ found, query, cell }: { found: Found; query: string; cell: string }) {
-  if (!found.pairs) return found.unsplit ? <p class="hint">The score is not split by components: {found.unsplit}.</p> : null;
-  const most = Math.abs(found.pairs[0]?.score ?? 1);
+function Components({ sums, query, cell }: { sums: Arithmetic; query: string; cell: string }) {
+  if (!sums.pairs) return sums.unsplit ? <p class="hint">The score is not split by components: {sums.unsplit}.</p> : null;
+  const largest = Math.abs(sums.pairs[0]?.score ?? 1);
   return (
     <section aria-label="Which components made the score">
       <h2>3. Which earlier components made this score</h2>
@@ -236,20 +236,20 @@ function Components({ found, query, cell }: { found: Found; query: string; cell:
         <table>
           <BarHead names={[<>of <bdi>{query}</bdi></>, <>of <bdi>{cell}</bdi></>, "part of the score"]} />
           <tbody>
-            {found.pairs.slice(0, LISTED).map((pair) => (
+            {sums.pairs.slice(0, LISTED).map((pair) => (
               <tr key={`${pair.query}/${pair.key}`}>
                 <td>{pair.query}</td>
                 <td>{pair.key}</td>
                 <td>{fixed(pair.score)}</td>
                 <td>
-                  <Bar share={pair.score / most} />
+                  <Bar share={pair.score / largest} />
                 </td>
               </tr>
             ))}
             <tr>
               <td>all others</td>
               <td />
-              <td>{fixed(found.split! - found.pairs.slice(0, LISTED).reduce((sum, pair) => sum + pair.score, 0))}</td>
+              <td>{fixed(sums.split! - sums.pairs.slice(0, LISTED).reduce((sum, pair) => sum + pair.score, 0))}</td>
               <td />
             </tr>
           </tbody>
@@ -257,7 +257,7 @@ function Components({ found, query, cell }: { found: Found; query: string; cell:
             <tr>
               <th scope="row">score</th>
               <td />
-              <td>{fixed(found.split, 4)}</td>
+              <td>{fixed(sums.split, 4)}</td>
               <td />
             </tr>
           </tfoot>
@@ -354,9 +354,9 @@ function Strip({ app, name, numbers }: { app: App; name: string; numbers: number
     const element = canvas.current!;
     const on = element.getContext("2d")!;
     const colours = scale(theme, true);
-    const most = Math.max(1e-9, ...numbers.map(Math.abs));
+    const largest = Math.max(1e-9, ...numbers.map(Math.abs));
     numbers.forEach((x, i) => {
-      on.fillStyle = css(colours, 0.5 + x / most / 2);
+      on.fillStyle = css(colours, 0.5 + x / largest / 2);
       on.fillRect(i, 0, 1, 1);
     });
   }, [numbers, theme]);

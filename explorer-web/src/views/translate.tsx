@@ -135,17 +135,17 @@ function Read({ app, source, translation }: Reading) {
   const attention = crosses.find((one) => one.name === app.attention.value) ?? crosses[crosses.length - 1];
   const rows = useMemo(() => app.address.text("rows", "written"), []); // labels: the word written, or the one read before
   const read = rows.value === "read";
-  const whole = attention ? wholeWords(app, source, attention) : false;
+  const byWord = attention ? wholeWords(app, source, attention) : false;
   const head = attention && app.head.value < attention.heads.length ? app.head.value : MEAN;
-  const shown = useMemo(() => attention && labelled(source, attention, head, whole), [source, attention, head, whole]);
-  const revealed = useReveal(shown ? shown.rows.length : 0, source);
-  if (!shown) return <p class="hint">This run has no attention between source and translation.</p>;
-  const { row, column, choose } = chosenIn(app, shown);
-  const top = roundTop(peak(shown.plane));
-  const rowLabels = read ? ["<s>", ...shown.rows.slice(0, -1)] : shown.rows;
+  const labels = useMemo(() => attention && labelled(source, attention, head, byWord), [source, attention, head, byWord]);
+  const revealed = useReveal(labels ? labels.rows.length : 0, source);
+  if (!labels) return <p class="hint">This run has no attention between source and translation.</p>;
+  const { row, column, choose } = chosenIn(app, labels);
+  const top = roundTop(peak(labels.plane));
+  const rowLabels = read ? ["<s>", ...labels.rows.slice(0, -1)] : labels.rows;
   return (
     <>
-      <Sentences {...{ app, source, attention, shown, row, top, revealed, choose }} />
+      <Sentences {...{ app, source, attention, labels, row, top, revealed, choose }} />
       {translation.notes.map((note) => (
         <p class="note" key={note}>
           {note}
@@ -164,14 +164,14 @@ function Read({ app, source, translation }: Reading) {
       <div class="beside">
         <Matrix
           name={`${attention.name} ${head === MEAN ? "mean of heads" : `head ${attention.heads[head]}`}`}
-          plane={shown.plane}
+          plane={labels.plane}
           rows={rowLabels}
-          columns={shown.columns}
+          columns={labels.columns}
           top={top}
           row={row}
           column={column}
           choose={choose}
-          gold={goldIn(source, attention, whole)}
+          gold={goldIn(source, attention, byWord)}
         />
         <Candidates app={app} source={source} translation={translation} />
       </div>
@@ -180,22 +180,22 @@ function Read({ app, source, translation }: Reading) {
   );
 }
 
-/** How many words are shown: a new translation is written piece by piece, unless the person prefers less motion. */
+/** How many words are labels: a new translation is written piece by piece, unless the person prefers less motion. */
 function useReveal(count: number, source: Source): number {
-  const known = useRef<Source | null>(null);
+  const previous = useRef<Source | null>(null);
   const [at, setAt] = useState(count);
   useEffect(() => {
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    if (known.current === source || still) {
+    if (previous.current === source || still) {
       setAt(count);
       return;
     }
-    known.current = source;
-    let now = 0;
+    previous.current = source;
+    let step = 0;
     setAt(0);
     const timer = setInterval(() => {
-      setAt(++now);
-      if (now >= count) clearInterval(timer);
+      setAt(++step);
+      if (step >= count) clearInterval(timer);
     }, Math.min(60, 900 / Math.max(1, count)));
     return () => clearInterval(timer);
   }, [source, count]);
@@ -206,23 +206,23 @@ interface SentencesProps {
   app: App;
   source: Source;
   attention: Attention;
-  shown: { plane: { rows: number; columns: number; data: Float32Array }; rows: string[]; columns: string[] };
+  labels: { plane: { rows: number; columns: number; data: Float32Array }; rows: string[]; columns: string[] };
   row: number | null;
   top: number;
   revealed: number;
   choose: (row: number | null, column: number | null) => void;
 }
 
-function Sentences({ app, shown, row, top, revealed, choose }: SentencesProps) {
+function Sentences({ app, labels, row, top, revealed, choose }: SentencesProps) {
   const colours = scale(app.theme.value);
   const list = useRef<HTMLOListElement>(null);
-  const { plane, rows, columns } = shown;
+  const { plane, rows, columns } = labels;
   const select = (i: number) => {
     const at = Math.min(Math.max(i, 0), plane.rows - 1);
     let best = 0;
     for (let j = 1; j < plane.columns; j++) if (plane.data[at * plane.columns + j] > plane.data[at * plane.columns + best]) best = j;
     choose(at, best);
-    app.said.value = sentenceOf(shown, at, best);
+    app.announcement.value = sentenceOf(labels, at, best);
     list.current?.querySelectorAll("button")[at]?.focus();
   };
   const step = (event: KeyboardEvent, place: number) => {
@@ -271,7 +271,7 @@ function Candidates({ app, source, translation }: Reading) {
   const next = source.header.alternatives as { piece: string; probability: number; prefix: string }[][] | undefined;
   const place = app.row.value;
   const target = source.header.sequences.find((one) => one.name === "target");
-  const others = place === null ? undefined : next?.[place];
+  const alternatives = place === null ? undefined : next?.[place];
   return (
     <div class="candidates">
       {translation.candidates.length > 1 && (
@@ -295,11 +295,11 @@ function Candidates({ app, source, translation }: Reading) {
           </table>
         </section>
       )}
-      {others && target && (
+      {alternatives && target && (
         <section aria-label="Words that could stand here">
           <h2>Instead of “{pieceText(target.tokens[place!])}”</h2>
           <ul class="others">
-            {others.map((one) => (
+            {alternatives.map((one) => (
               <li key={one.piece}>
                 <button type="button" disabled={!app.live} onClick={() => app.translate(translation.text, one.prefix)} title="Translate with this word here">
                   <bdi>{pieceText(one.piece)}</bdi> <small>{percent(one.probability)}</small>
