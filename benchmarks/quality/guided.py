@@ -34,7 +34,7 @@ from regard.translation.evaluation.alignment import measure_alignment
 from regard.translation.evaluation.gold import Gold, read_gold
 from regard.translation.evaluation.scores import measure
 from regard.translation.text.corpora import Tsv, read_aligned, read_pairs
-from regard.translation.training.guiding import words_of
+from regard.translation.training.guiding import split_words
 from regard.translation.translator import Translator
 
 LAYER, HEAD = 1, 0
@@ -87,7 +87,7 @@ def prepare(case: Case, folder: Path, program: str, words: str) -> None:
             (corpus / f"{part}.tsv").symlink_to(case.file(part).path.resolve())
     links = corpus / "train.links"
     if not links.exists():
-        cut = partial(words_of, marks=words == "marks")
+        cut = partial(split_words, marks=words == "marks")
         pairs = read_aligned(case.file("train"))
         found = align(program, [(cut(pair.source), cut(pair.target)) for pair in pairs])
         lines = (" ".join(f"{a}-{b}" for a, b in sorted(each)) for each in found)

@@ -126,7 +126,7 @@ def read_gold(
     path: Path, *, flip: bool, limit: int | None, lines: tuple[Path | None, Path | None]
 ) -> Gold:
     """Gold links with their words: from the file itself, or from two files of lines."""
-    from regard.translation.aligning.words import words_of
+    from regard.translation.aligning.words import normalised_words
     from regard.translation.evaluation import gold as golds
     from regard.translation.text.corpora import Parallel
 
@@ -139,7 +139,9 @@ def read_gold(
     if gold.words is not None or source is None or target is None:
         return gold
     files = Parallel(source, target)
-    words = [(words_of(ours), words_of(theirs)) for ours, theirs in files.rows()][:limit]
+    words = [(normalised_words(ours), normalised_words(theirs)) for ours, theirs in files.rows()][
+        :limit
+    ]
     if len(words) != len(gold):
         raise DataError(
             f"{path} has {len(gold)} lines, {files.source} and {files.target} {len(words)}: "

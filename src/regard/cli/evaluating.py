@@ -20,7 +20,7 @@ from regard.cli.options.model import (
 from regard.cli.options.removed import Quantization, Shortlist, note_removed
 from regard.cli.options.search import SearchOptions
 from regard.cli.output import report
-from regard.cli.output.doubts import Doubts
+from regard.cli.output.doubts import DoubtCounts
 from regard.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
@@ -221,9 +221,9 @@ def translations_of(name: str, pairs: Sequence[Pair], system: System) -> list[st
 
 def translate(
     translator: Translator, pairs: Sequence[Pair], system: System
-) -> tuple[list[str], Doubts]:
+) -> tuple[list[str], DoubtCounts]:
     """The translations of the sources by a model, and the reasons to doubt them."""
-    doubts, texts = Doubts(translator.longest), []
+    doubts, texts = DoubtCounts(translator.longest), []
     sources, search = [pair.source for pair in pairs], system.search
     model_search = search.of(translator.search)
     stream = translator.stream(

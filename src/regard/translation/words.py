@@ -24,8 +24,8 @@ from regard.translation.text.letters import (
     has_capital,
     with_capitals_of,
 )
-from regard.translation.text.names import named
 from regard.translation.text.numbers import Marks, copies_numbers
+from regard.translation.text.proper_names import named
 from regard.translation.text.trigrams import Trigrams
 
 # Names and words that are kept.

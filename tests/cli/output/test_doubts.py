@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regard.cli.output.doubts import Doubts
+from regard.cli.output.doubts import DoubtCounts
 from regard.translation.reading.sentences import doubted
 from regard.translation.results import Translation
 
@@ -11,7 +11,7 @@ def told(source: str, text: str, **fields) -> Translation:
     return doubted(Translation(source, text, **fields), None)
 
 
-def said(doubts: Doubts, capsys) -> list[str]:
+def said(doubts: DoubtCounts, capsys) -> list[str]:
     doubts.say()
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -19,14 +19,14 @@ def said(doubts: Doubts, capsys) -> list[str]:
 
 
 def test_nothing_doubtful_is_nothing_said(capsys):
-    doubts = Doubts(512)
+    doubts = DoubtCounts(512)
     doubts.add([told("", ""), told("a", "b")])
     assert said(doubts, capsys) == []
     assert set(doubts.as_object().values()) == {0}
 
 
 def test_each_kind_is_counted_with_its_lines(capsys):
-    doubts = Doubts(512)
+    doubts = DoubtCounts(512)
     plain = told("a", "b")
     doubts.add([plain, plain, told("a", "b", repeats=True, unfinished=True)])
     doubts.add([plain] * 13 + [told("a", "b", repeats=True, unknown=["é", "ß", "é"])])
@@ -39,7 +39,7 @@ def test_each_kind_is_counted_with_its_lines(capsys):
 
 
 def test_of_many_the_first_ten_are_named(capsys):
-    doubts = Doubts(512, "sentence")
+    doubts = DoubtCounts(512, "sentence")
     doubts.add(told("a", "b", cut=1, unknown=[chr(0x4E00 + i)]) for i in range(500))
     cut, unknown = said(doubts, capsys)
     assert cut == "note: 500 of 500 sentences were longer than 512 pieces and were cut"
@@ -49,7 +49,7 @@ def test_of_many_the_first_ten_are_named(capsys):
 
 
 def test_pieces_that_were_never_learnt_are_counted_apart(capsys):
-    doubts = Doubts(512)
+    doubts = DoubtCounts(512)
     doubts.add([told("a", "b"), told("ab b", "b", unseen=["b", "▁b", "▁", "b"])])
     assert said(doubts, capsys) == [
         "note: 4 word pieces in 1 of 2 sentences (-b b ▁): they never occurred in the training "
@@ -59,13 +59,13 @@ def test_pieces_that_were_never_learnt_are_counted_apart(capsys):
 
 
 def test_a_character_that_steers_a_terminal_is_shown(capsys):
-    doubts = Doubts(512)
+    doubts = DoubtCounts(512)
     doubts.add([told("a", "b", unknown=["\u202e"])])
     assert "\\u202e" in said(doubts, capsys)[0]
 
 
 def test_what_the_training_text_tells_is_counted_too(capsys):
-    doubts = Doubts(512)
+    doubts = DoubtCounts(512)
     reasons = ["unknown script", "other language", "odd length", "low confidence"]
     doubts.add([told(".", "b"), Translation("a", "b", doubts=reasons)])
     notes = said(doubts, capsys)

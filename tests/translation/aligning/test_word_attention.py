@@ -10,7 +10,7 @@ from regard.errors import ConfigurationError
 from regard.translation.aligning.aligner import Aligner, sinkhorn, weights_of
 from regard.translation.aligning.choice import Choice
 from regard.translation.aligning.word_attention import word_attentions
-from regard.translation.aligning.words import in_pieces, words_of
+from regard.translation.aligning.words import in_pieces, normalised_words
 from regard.translation.text.tokenizer import Tokenizer
 
 BOTH = tokenizers()
@@ -64,8 +64,8 @@ def test_bytes_of_a_character_count_as_one():
 
 
 def test_words_are_those_of_the_normalised_line():
-    assert words_of("\ufeff uno\u00a0dos\u2028tres\n") == ["uno", "dos", "tres"]
-    assert words_of(" ") == []
+    assert normalised_words("\ufeff uno\u00a0dos\u2028tres\n") == ["uno", "dos", "tres"]
+    assert normalised_words(" ") == []
 
 
 def test_pieces_add_up_over_source_words_and_average_over_target_words():

@@ -38,7 +38,7 @@ def tokenizers(*tags: str) -> Tokenizers:
     return Tokenizers(learnt, learnt)
 
 
-def words_of(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
+def split_words(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
     """The word of each piece: how many have begun so far."""
     pieces = tokenizer.pieces(ids)
     begun = ["".join(pieces[: end + 1]).count("\u2581") - 1 for end in range(len(ids))]
@@ -56,8 +56,8 @@ def test_every_piece_of_a_word_looks_at_every_piece_of_the_words_linked_to_it(ro
             tuple(map(int, link.replace("?", "-").split("-"))) for link in PAIRS[row].links.split()
         }
         target = batch.target_in if rows == "read" else batch.target_out
-        sources = words_of(known.source, batch.source[i].tolist())
-        targets = words_of(known.target, target[i].tolist())
+        sources = split_words(known.source, batch.source[i].tolist())
+        targets = split_words(known.target, target[i].tolist())
         expected = [[(s, t) in links for s in sources] for t in targets]
         assert linked[i].tolist() == expected
     assert linked.any()

@@ -103,7 +103,7 @@ def _print(
 
 def _pairs(source: str, target: str, text: bool) -> Iterator[tuple[Words, Words]]:
     """The words of two sentences, or of the lines of two files."""
-    from regard.translation.aligning.words import words_of
+    from regard.translation.aligning.words import normalised_words
     from regard.translation.text.corpora import Parallel
 
     arguments = streams.argument(source), streams.argument(target)
@@ -114,7 +114,7 @@ def _pairs(source: str, target: str, text: bool) -> Iterator[tuple[Words, Words]
             if not os.path.exists(path) and any(c.isspace() for c in str(path)):
                 raise DataError(f"{path}: no such file; for two sentences add --text")
         rows = Parallel(*paths).rows()
-    return ((words_of(ours), words_of(theirs)) for ours, theirs in rows)
+    return ((normalised_words(ours), normalised_words(theirs)) for ours, theirs in rows)
 
 
 def _line(alignment: Aligned, links: set[Link], format: report.Format) -> str:

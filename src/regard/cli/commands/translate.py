@@ -27,7 +27,7 @@ from regard.cli.options.removed import Shortlist, note_removed
 from regard.cli.options.search import SamplingOptions, SearchOptions
 from regard.cli.output import drawing, report, streams
 from regard.cli.output.answers import OutputOptions, confidences
-from regard.cli.output.doubts import Doubts
+from regard.cli.output.doubts import DoubtCounts
 from regard.cli.signals import Signals
 from regard.errors import ConfigurationError
 
@@ -189,7 +189,7 @@ def write_lines(
     translate: Translate,
     chunks: Iterable[list[str]],
     out: TextIO,
-    doubts: Doubts,
+    doubts: DoubtCounts,
     options: TranslateOptions,
 ) -> None:
     """Each line gives a translation; with `--prefixes`, a tab and the beginning of its translation follow."""
@@ -216,7 +216,7 @@ def write_paragraphs(
     translate: Translate,
     chunks: Iterable[list[str]],
     out: TextIO,
-    doubts: Doubts,
+    doubts: DoubtCounts,
     language: str,
 ) -> None:
     """Each chunk is text of several sentences; the white space between them is kept."""
@@ -273,7 +273,7 @@ def translate(options: TranslateOptions) -> None:
         more |= {"seed": next(seeds) % 2**63} if options.sampling.sample else {}
         return translator.translate(texts, **settings, **more)
 
-    doubts = Doubts(translator.longest, "sentence" if inputs.paragraphs else "line")
+    doubts = DoubtCounts(translator.longest, "sentence" if inputs.paragraphs else "line")
     # Signals are caught so that no unfinished file is left behind.
     with (
         contextlib.nullcontext() if outputs.output is None else Signals(),

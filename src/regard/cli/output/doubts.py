@@ -51,7 +51,7 @@ class _Doubt:
 
 
 @dataclass
-class Doubts:
+class DoubtCounts:
     """Counts of doubtful translations, by reason.
 
     Attributes:

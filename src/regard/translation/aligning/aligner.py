@@ -12,7 +12,7 @@ from regard.translation.aligning.choice import Choice
 from regard.translation.aligning.word_attention import (
     WordAttention,
     WordPair,
-    read,
+    fill_weights,
     word_attentions,
 )
 from regard.translation.aligning.words import Words
@@ -68,7 +68,7 @@ class Aligner:
     def links(self, pairs: Sequence[tuple[Words, Words]]) -> list[list[Link]]:
         """The links of sentences in pieces and their translations, by target word. Raises as `align`."""
         readings = [WordAttention(*pair) for pair in pairs]
-        read(self.model, readings, self._layers)
+        fill_weights(self.model, readings, self._layers)
         return [
             sorted(self._aligned(reading).links, key=lambda link: (link[1], link[0]))
             for reading in readings

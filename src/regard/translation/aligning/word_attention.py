@@ -67,11 +67,11 @@ def word_attentions(
         )
         for source, target in pairs
     ]
-    read(model, readings, layers)
+    fill_weights(model, readings, layers)
     return readings
 
 
-def read(
+def fill_weights(
     model: TranslationModel, readings: Sequence[WordAttention], layers: Sequence[int] | None = None
 ) -> None:
     """Run the model on sentences in pieces and fill in their weights. The rest is as of `word_attentions`."""

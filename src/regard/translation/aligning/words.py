@@ -48,10 +48,10 @@ def in_spans(ids: Sequence[int], spans: Iterable[tuple[int, int]]) -> Words:
     return Words([""] * words, list(ids), owners)
 
 
-def words_of(line: str) -> list[str]:
+def normalised_words(line: str) -> list[str]:
     """The words of a line after normalisation, split at white space.
 
-    >>> words_of("  El  gato\\tnegro. ")
+    >>> normalised_words("  El  gato\\tnegro. ")
     ['El', 'gato', 'negro.']
     """
     return normalise(line).split()

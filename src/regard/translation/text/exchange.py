@@ -10,8 +10,8 @@ from random import Random
 from regard.translation.text.corpora import Pair
 from regard.translation.text.generated.dates import CALENDARS, render
 from regard.translation.text.letters import WORD
-from regard.translation.text.names import named, shared
 from regard.translation.text.numbers import NUMBER, Marks
+from regard.translation.text.proper_names import named, shared
 
 _CALENDARS = {calendar.language: calendar for calendar in CALENDARS}
 # The end of a way to write dates.

@@ -49,7 +49,8 @@ class Guide:
             _Owners(tokenizer, marks) for tokenizer in (tokenizers.source, tokenizers.target)
         )
         counts = [
-            (len(words_of(pair.source, marks)), len(words_of(pair.target, marks))) for pair in pairs
+            (len(split_words(pair.source, marks)), len(split_words(pair.target, marks)))
+            for pair in pairs
         ]
         links = [_links(pair, words) for pair, words in zip(pairs, counts, strict=True)]
         # A training on links that seem to count from 1 would learn the words beside the right ones.
@@ -101,10 +102,10 @@ class Guide:
         return linked_pieces.to(target.device)
 
 
-def words_of(text: str, marks: bool) -> list[str]:
+def split_words(text: str, marks: bool) -> list[str]:
     """The words that links count: separated by white space, or with `marks` also from punctuation.
 
-    >>> words_of("¿Duerme? No...", marks=True)
+    >>> split_words("¿Duerme? No...", marks=True)
     ['¿', 'Duerme', '?', 'No', '...']
     """
     return _WORDS_AND_MARKS.findall(text) if marks else text.split()
