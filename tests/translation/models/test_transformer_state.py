@@ -53,5 +53,5 @@ def test_a_beam_that_changes_places_copies_no_source() -> None:
     beams = state.select(torch.arange(3).repeat_interleave(2))
     swapped = beams.select(torch.tensor([1, 0, 2, 2, 5, 4]))
     assert swapped.sources is state.sources
-    assert swapped.each == 2
+    assert swapped.per_sentence == 2
     assert len(beams.select(torch.tensor([2, 3])).sources[0].keys) == 1
