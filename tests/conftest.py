@@ -41,6 +41,11 @@ SHAPED = [
     for name in "attend blocks heads looks masks memory normalisers positions scores".split()
 ]
 
+# Tests here type commands, train, or drive a browser: nearly all of them are slow, so all are marked.
+SLOW = [
+    Path(__file__).parent / name for name in ("browser", "documentation/test_blocks.py", "journeys")
+]
+
 # Sums in one order: with more threads the last bits, and so ties, would depend on the machine.
 torch.set_num_threads(1)
 
@@ -57,6 +62,12 @@ def pytest_configure(config: pytest.Config) -> None:
         install_import_hook(SHAPED, "beartype.beartype")
     if seconds := config.getoption("--seconds"):
         config.pluginmanager.register(Seconds(seconds, hasattr(config, "workerinput")))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(item.path.is_relative_to(place) for place in SLOW):
+            item.add_marker("slow")
 
 
 @pytest.hookimpl(wrapper=True)

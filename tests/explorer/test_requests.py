@@ -168,9 +168,10 @@ def test_runs_that_are_unknown_or_dropped_are_gone(client):
     assert post(client, "/api/change", {"run": "other", "edits": []}).status_code == 410
 
 
-@pytest.mark.parametrize(
-    "text", ["", "   ", "\u2028", "a" * 4000, "palabra " * 500, "\u202e", "👩\u200d👧"]
-)
+LONG = [pytest.param(text, marks=pytest.mark.slow) for text in ("a" * 4000, "palabra " * 500)]
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\u2028", *LONG, "\u202e", "👩\u200d👧"])
 def test_any_sentence_is_translated_and_changed(client, text):
     answer = post(client, "/api/translate", {"model": "es-en", "text": text})
     assert answer.status_code == 200
