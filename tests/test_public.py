@@ -92,6 +92,7 @@ def test_a_name_that_does_not_exist_is_an_attribute_error():
         ("import regard.translation", "torch"),
         ("from regard.scores import Additive", "numba matplotlib transformers pydantic"),
         ("from regard import HeadMemory", "numba matplotlib transformers pydantic"),
+        ("import regard.explorer; regard.watch", "torch._dynamo matplotlib transformers"),
     ],
 )
 def test_an_import_loads_no_more_than_it_needs(code, unloaded):

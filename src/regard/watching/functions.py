@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.attention.bias import CausalBias, CausalVariant
 
-from regard.attention.kernels.request import ask
+from regard.attention.kernels.request import ask, causal_bias
 from regard.attention.looks import Look, StoredLook
 from regard.attention.looks.entries import ChangedScore, merge
 from regard.attention.masks import MaskLike, as_mask, causal
@@ -50,18 +49,23 @@ def fused_call(
 
 def mask_of(mask: Tensor | None, queries: int, keys: int) -> tuple[MaskLike | None, Tensor | None]:
     """The `attn_mask` of scaled_dot_product_attention as (mask, None) or (None, bias)."""
-    if isinstance(mask, CausalBias):
-        if mask.variant is CausalVariant.UPPER_LEFT:  # torch reads no lengths of this one
-            return causal(align="start"), None
-        lengths = mask.seq_len_q, mask.seq_len_kv
-        if lengths != (queries, keys):
-            raise WatchError(
-                f"its mask is causal_lower_right{lengths} for {queries} queries and {keys} keys"
-            )
-        return causal(align="end"), None
-    if mask is None or mask.is_floating_point():
-        return None, mask
-    return mask, None
+    if mask is None:
+        return None, None
+    if type(mask) is not Tensor and isinstance(mask, causal_bias()):
+        return _aligned(mask, queries, keys), None
+    return (None, mask) if mask.is_floating_point() else (mask, None)
+
+
+def _aligned(bias: Any, queries: int, keys: int) -> MaskLike:
+    """The mask that a CausalBias of torch stands for."""
+    if bias.variant.name == "UPPER_LEFT":  # torch reads no lengths of this one
+        return causal(align="start")
+    lengths = bias.seq_len_q, bias.seq_len_kv
+    if lengths != (queries, keys):
+        raise WatchError(
+            f"its mask is causal_lower_right{lengths} for {queries} queries and {keys} keys"
+        )
+    return causal(align="end")
 
 
 def _ragged(query: Tensor, key: Tensor, mask: MaskLike | None, scale: float | None) -> CapturedCall:

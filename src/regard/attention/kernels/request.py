@@ -238,7 +238,7 @@ def _plane(name: str, plane: Tensor, batch: Shape, queries: int, keys: int) -> T
     """The mask or bias with at least two axes, known to broadcast over the scores."""
     if name == "bias" and not plane.dtype.is_floating_point:
         raise TypeError(f"bias holds {_names({plane.dtype})}: pass numbers; booleans are a mask")
-    if type(plane) is not Tensor and isinstance(plane, _causal_bias()):
+    if type(plane) is not Tensor and isinstance(plane, causal_bias()):
         raise TypeError(
             f"{name} is a CausalBias of torch, which holds no numbers: "
             "pass mask=regard.masks.causal(align=...)"
@@ -251,7 +251,8 @@ def _plane(name: str, plane: Tensor, batch: Shape, queries: int, keys: int) -> T
     return plane
 
 
-def _causal_bias() -> type[Tensor]:
-    from torch.nn.attention.bias import CausalBias  # 5 ms, and no plain tensor needs it
+def causal_bias() -> type[Tensor]:
+    """The class of torch's causal masks."""
+    from torch.nn.attention.bias import CausalBias  # 2 s, and no plain tensor needs it
 
     return CausalBias
