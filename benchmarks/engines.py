@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 from _measure import interleaved, write
 
+from regard.translation.engines.engine import LOOPS
 from regard.translation.text.corpora import Tsv, read_aligned
 from regard.translation.translator import Translator
 
@@ -51,6 +52,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/engines.json"))
     given = parser.parse_args()
     torch.set_num_threads(1)
+    LOOPS.wait()
     texts = sentences(given.sentences)
     results = {}
     for name, chosen, alone in (("batch", texts, False), ("line", texts[:60], True)):

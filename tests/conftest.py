@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import os
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -98,6 +99,17 @@ def plain_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPLBACKEND", "Agg")
     for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "REGARD_KERNEL"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_loops() -> None:
+    """The loops of a search are compiled before the tests; until then a search would use layers."""
+    from regard.loops.availability import are_compiled  # here: --shapes watches the first import
+    from regard.translation.engines.engine import LOOPS
+
+    logging.getLogger("regard.loops").setLevel(logging.WARNING)
+    if are_compiled():
+        LOOPS.wait()
 
 
 @pytest.fixture

@@ -35,6 +35,7 @@ from _measure import machine
 from regard.interop import ctranslate2 as exporter
 from regard.translation.decoding.search import Search, translate_batch
 from regard.translation.engines import choose
+from regard.translation.engines.engine import LOOPS
 from regard.translation.evaluation.scores import measure
 from regard.translation.models.transformer.model import Transformer
 from regard.translation.text.batches import sources
@@ -201,6 +202,7 @@ def main() -> None:
         plot(json.loads(given.out.read_text()), given.out.with_suffix(".png"))
         return
     torch.set_num_threads(given.threads)
+    LOOPS.wait()
     translator = Translator.open(given.model)
     pairs = sentences(max(SENTENCES.values()))
     engines = {name: ENGINES[name](translator) for name in given.engines}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.loops import cache
+from regard.loops import cache, places
 
 SOURCES = Path(regard.__file__).resolve().parent
 LOOPS = [p for p in sorted(SOURCES.rglob("*.py")) if "@compiled" in p.read_text("utf-8")]
@@ -23,7 +23,7 @@ def test_there_are_loops():
 @pytest.mark.parametrize("path", LOOPS, ids=lambda path: path.stem)
 def test_every_module_that_a_source_imports_is_a_source(path):
     """Read here from the syntax tree, there from the text."""
-    found = cache.sources(path)
+    found = places.sources(path)
     assert SOURCES / "loops" / "compiling.py" in found
     for source in found:
         for node in ast.walk(ast.parse(source.read_text("utf-8"))):
@@ -46,17 +46,17 @@ def test_a_change_in_any_source_changes_the_stamp(tmp_path, monkeypatch):
     }
     for name, text in files.items():
         (package / name).write_text(text)
-    monkeypatch.setattr(cache, "_PACKAGE", tmp_path)
-    assert {file.name for file in cache.sources(package / "a.py")} == {
+    monkeypatch.setattr(places, "PACKAGE", tmp_path)
+    assert {file.name for file in places.sources(package / "a.py")} == {
         "a.py",
         "b.py",
         "c.py",
         "d.py",
     }
-    stamps = {cache.stamp.__wrapped__(package / "a.py")}
+    stamps = {places.stamp.__wrapped__(package / "a.py")}
     for name in files:
         (package / name).write_text(files[name] + "\n# changed")
-        stamps.add(cache.stamp.__wrapped__(package / "a.py"))
+        stamps.add(places.stamp.__wrapped__(package / "a.py"))
     assert len(stamps) == len(files)  # apart.py is none of its sources
 
 

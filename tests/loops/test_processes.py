@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regard.attention.kernels.additive.cpu import calls
 from regard.attention.kernels.additive.cpu.operator import additive
-from regard.loops import cache
+from regard.loops import cache, places
 from regard.loops import threads as pool
 
 
@@ -74,7 +74,7 @@ def test_work_is_split_evenly(items: int, workers: int) -> None:
 
 
 def test_code_of_sources_long_gone_is_removed_when_new_code_is_kept(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(cache.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     cache._begin.cache_clear()
     old, recent, foreign = (cache.folder() / name for name in ("0a" * 8, "1b" * 8, "mine"))
     for place in (old, recent, foreign):
@@ -135,7 +135,7 @@ def _flipped(whole: bytes, dice: random.Random) -> bytes:
 
 
 def test_machine_code_that_was_changed_is_compiled_again(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(cache.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     cache._begin.cache_clear()
 
     def kernel(number: float) -> float:
@@ -165,7 +165,7 @@ def test_a_full_disk_stops_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     def full(*given: object) -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(cache.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(cache.caching.FunctionCache, "save_overload", full)
     cache._Cache(_problem).save_overload(None, None)
 
@@ -173,13 +173,13 @@ def test_a_full_disk_stops_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_compiled_kernels_are_kept_in_the_persons_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(cache.config, "CACHE_DIR", "")
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache.folder() == tmp_path / "regard" / "kernels"
     place = cache._Place.from_function(_read, __file__)
     assert place is not None
     assert place.get_cache_path().startswith(str(tmp_path))
-    assert len(cache.stamp(Path(__file__))) == 16
+    assert len(places.stamp(Path(__file__))) == 16
 
 
 def test_without_a_folder_to_write_in_kernels_are_compiled_anew(

@@ -29,7 +29,7 @@ from regard.cli.commands import (
 )
 from regard.cli.group import add, group, print_help
 from regard.cli.options import removed
-from regard.cli.output import streams
+from regard.cli.output import report, streams
 from regard.cli.signals import Interrupted, exit_code
 from regard.errors import ConfigurationError, RegardError, ran_out_of_memory
 
@@ -87,6 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments = sys.argv[1:]
         streams.claim()
     streams.write_utf8()
+    report.show_logged()
     command = typer.main.get_command(app)
     if "_REGARD_COMPLETE" in os.environ:
         command.main(prog_name="regard")

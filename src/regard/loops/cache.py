@@ -1,12 +1,9 @@
-"""The cache of machine code: in the user's cache folder, by a digest of the source files.
-
-By default numba writes beside the source, which may be read-only or shared, and notices a change only in the file
-that holds the outermost function.
-"""
+"""numba's cache of machine code, in the folder of `places`: whole files alone are read, and old ones removed."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import secrets
@@ -18,56 +15,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numba
 import numba.core.caching
 import numba.core.config
+
+from regard.loops.places import folder, stamp
 
 caching: Any = numba.core.caching
 config: Any = numba.core.config
 
 
-_PACKAGE = Path(__file__).resolve().parents[2]
-_IMPORT = re.compile(r"^\s*from (regard[\w.]*) import (?:\(([^)]*)\)|(.*))", re.MULTILINE)
+_LOG = logging.getLogger(__name__)
 _DIGEST = hashlib.sha256().digest_size
-
-
-@cache
-def stamp(file: Path) -> str:
-    """A digest of numba's version and of a source file with every file of this package that it imports."""
-    digest = hashlib.sha256(numba.__version__.encode())
-    for path in sources(file):
-        # With its place: machine code names the modules it was made from.
-        digest.update(os.path.relpath(path, _PACKAGE).encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def sources(file: Path) -> list[Path]:
-    """A file and the files of this package that it imports, directly or not: its machine code may hold any of them."""
-    found, waiting = set[Path](), [file.resolve()]
-    while waiting:
-        path = waiting.pop()
-        if path not in found:
-            found.add(path)
-            waiting += _imported(path.read_text(encoding="utf-8"))
-    return sorted(found)
-
-
-def _imported(text: str) -> list[Path]:
-    """The files that `from regard... import ...` may mean: each module, and each name that is a module of it."""
-    places = []
-    for module, several, few in _IMPORT.findall(text):
-        place = _PACKAGE.joinpath(*module.split("."))
-        names = re.findall(r"\w+", re.sub("#.*", "", several or few))
-        places += [place, *(place / name for name in names)]
-    return [file for place in places if (file := place.with_suffix(".py")).is_file()]
-
-
-def folder() -> Path:
-    """NUMBA_CACHE_DIR where that is set, or else the user's cache folder."""
-    if config.CACHE_DIR:
-        return Path(config.CACHE_DIR) / "regard"
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "regard" / "kernels"
 
 
 @cache
@@ -89,9 +47,9 @@ def remove_unused(place: Path) -> None:
     """Remove folders that were not used or written to for 30 days, each by one rename first."""
     latest = time.time() - 30 * 24 * 3600
     for entry in list(os.scandir(place)) if os.access(place, os.R_OK) else ():
-        own = re.fullmatch(r"[0-9a-f]{16}|\..*\.tmp", entry.name)
+        ours = re.fullmatch(r"[0-9a-f]{16}|\..*\.tmp", entry.name)
         with suppress(OSError):  # removed by another process, or of another user
-            if own and entry.is_dir(follow_symlinks=False) and entry.stat().st_mtime < latest:
+            if ours and entry.is_dir(follow_symlinks=False) and entry.stat().st_mtime < latest:
                 doomed = place / f".{secrets.token_hex(6)}.tmp"
                 os.rename(entry.path, doomed)
                 shutil.rmtree(doomed, ignore_errors=True)
@@ -183,9 +141,21 @@ class _Cache(caching.FunctionCache):
         base, stamped = self._impl.filename_base, self._impl.locator.get_source_stamp()
         self._cache_file = _Files(self._cache_path, base, stamped)
 
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        stored = super().load_overload(signature, target_context)
+        if stored is None:
+            _announce()
+        return stored
+
     def save_overload(self, signature: Any, data: Any) -> None:
         with suppress(OSError):  # a full disk: it is compiled, but not kept
             super().save_overload(signature, data)
+
+
+@cache
+def _announce() -> None:
+    """Say, once, that this process compiles; nothing is shown where the program shows no such messages."""
+    _LOG.info("machine code is being compiled for this processor: this happens once")
 
 
 def keep(dispatcher: Any) -> Any:

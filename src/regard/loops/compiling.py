@@ -31,13 +31,13 @@ def has(feature: str) -> bool:
 
     NUMBA_CPU_FEATURES and NUMBA_CPU_NAME=generic can exclude features that the processor has.
     """
-    told = config.CPU_FEATURES
-    if told is not None:
-        return f"+{feature}" in told.split(",")
+    features = config.CPU_FEATURES
+    if features is not None:
+        return f"+{feature}" in features.split(",")
     return bool(binding.get_host_cpu_features().get(feature, False))
 
 
-def _part(flags: frozenset[str], **more: bool) -> Decorator:
+def _loop(flags: frozenset[str], **more: bool) -> Decorator:
     """Compile a function that holds no interpreter lock and makes no arrays."""
     more |= {"nogil": True, "no_cfunc_wrapper": True, "_nrt": False}
     decorator: Decorator = njit(error_model="numpy", fastmath=set(flags), **more)
@@ -46,14 +46,14 @@ def _part(flags: frozenset[str], **more: bool) -> Decorator:
 
 # A part of a kernel, which Python cannot call; the same for a part that sums over lanes; and a part
 # that is inlined into its callers, which shortens compilation.
-inner = _part(PLAIN, no_cpython_wrapper=True)
-inner_sum = _part(SUMS, no_cpython_wrapper=True)
+inner = _loop(PLAIN, no_cpython_wrapper=True)
+inner_sum = _loop(SUMS, no_cpython_wrapper=True)
 written_out: Decorator = njit(inline="always", _nrt=False)
 
 
 def compiled(function: Callable[..., Any]) -> Any:
     """Compile a kernel, and cache the machine code where the user may write."""
-    return keep(_part(PLAIN)(function))
+    return keep(_loop(PLAIN)(function))
 
 
 def _advice(*attributes: str) -> Any:
@@ -79,12 +79,12 @@ WIDE = '"prefer-vector-width"="512"'
 lanes, lanes_inlined = _advice(WIDE), _advice(WIDE, "alwaysinline")
 
 
-def _bitcast(given: Any, made: Any, lowered: Any) -> Any:
+def _bitcast(source: Any, target: Any, lowered: Any) -> Any:
     def typed(context: Any, number: Any) -> Any:
         def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return builder.bitcast(arguments[0], lowered)
 
-        return made(given), lower
+        return target(source), lower
 
     return intrinsic(typed)
 

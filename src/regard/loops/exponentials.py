@@ -37,24 +37,26 @@ def _polynomial(
         ln2: its two parts (Cephes).
         clamp: the least and the greatest x; others are set to these.
     """
-    whole, bits_of, number_of_bits = casts
+    integer, bits_of, number_of_bits = casts
     log2e, magic = kind(LOG2E), kind(1.5 * 2**digits)
-    high, low, least, most = map(kind, (*ln2, *clamp))
-    first, *rest = (kind(1 / math.factorial(k)) for k in range(degree, -1, -1))
-    factors, shift, bias = tuple(rest), whole(digits), whole(np.finfo(kind).maxexp - 1)
+    high, low, minimum, maximum = map(kind, (*ln2, *clamp))
+    leading, *following = (kind(1 / math.factorial(k)) for k in range(degree, -1, -1))
+    factors, shift, bias = tuple(following), integer(digits), integer(np.finfo(kind).maxexp - 1)
 
     @inner
     def exponential_of(x: Any) -> Any:
-        x = least if x < least else x
-        x = most if x > most else x
+        # e^x = 2^n e^r: n, the whole number next to x / ln 2, ends up in the last bits of `shifted`.
+        x = minimum if x < minimum else x
+        x = maximum if x > maximum else x
         shifted = x * log2e + magic
         n = shifted - magic
-        f = (x - n * high) - n * low
-        p = first
+        remainder = (x - n * high) - n * low
+        # e^r by Horner's rule, and 2^n by its bits.
+        polynomial = leading
         for factor in factors:
-            p = p * f + factor
+            polynomial = polynomial * remainder + factor
         power = (bits_of(shifted) + bias) << shift
-        return p * number_of_bits(whole(power))
+        return polynomial * number_of_bits(integer(power))
 
     return exponential_of
 
@@ -83,7 +85,7 @@ def exponential(x: Any) -> Any:
 def _overload(x: Any) -> Any:
     compiled = _single if x == types.float32 else _double
 
-    def chosen(x: Any) -> Any:
+    def implementation(x: Any) -> Any:
         return compiled(x)
 
-    return chosen
+    return implementation

@@ -1,4 +1,4 @@
-"""Loops over rows of numbers: sums, products, copies and maxima."""
+"""Loops over rows of numbers: sums, products, copies and maxima. A row lies in a flat array from a place on."""
 
 from typing import Any
 
@@ -9,71 +9,73 @@ from regard.loops.vectors import larger, load, most, splat, width_of
 
 
 @inner
-def clear(row: Any, at: Any, n: Any) -> None:
+def clear(row: Any, at: Any, count: Any) -> None:
     lanes_inlined()
-    for j in range(np.uint64(n)):
-        row[np.uint64(at) + j] = 0
+    for i in range(np.uint64(count)):
+        row[np.uint64(at) + i] = 0
 
 
 @inner
-def copy(row: Any, to: Any, given: Any, at: Any, n: Any) -> None:
+def copy(target: Any, to: Any, source: Any, at: Any, count: Any) -> None:
     lanes()
-    for j in range(np.uint64(n)):
-        row[np.uint64(to) + j] = given[np.uint64(at) + j]
+    for i in range(np.uint64(count)):
+        target[np.uint64(to) + i] = source[np.uint64(at) + i]
 
 
 @inner
-def multiply(row: Any, at: Any, left: Any, right: Any, n: Any) -> None:
-    """row = left right, number by number; row and left from `at` on."""
+def multiply(product: Any, at: Any, factors: Any, weights: Any, count: Any) -> None:
+    """product = factors weights, number by number; product and factors from `at` on."""
     lanes()
-    o = np.uint64(at)
-    for j in range(np.uint64(n)):
-        row[o + j] = left[o + j] * right[j]
+    start = np.uint64(at)
+    for i in range(np.uint64(count)):
+        product[start + i] = factors[start + i] * weights[i]
 
 
 @inner_sum
-def dot(left: Any, at: Any, right: Any, to: Any, n: Any) -> Any:
+def dot(query: Any, at: Any, key: Any, to: Any, count: Any) -> Any:
     lanes()
-    i, j = np.uint64(at), np.uint64(to)
-    total = left.dtype.type(0)
-    for d in range(np.uint64(n)):
-        total += left[i + d] * right[j + d]
+    query_start, key_start = np.uint64(at), np.uint64(to)
+    total = query.dtype.type(0)
+    for i in range(np.uint64(count)):
+        total += query[query_start + i] * key[key_start + i]
     return total
 
 
 @inner
-def add(total: Any, to: Any, part: Any, at: Any, n: Any) -> None:
+def add(total: Any, to: Any, term: Any, at: Any, count: Any) -> None:
     lanes()
-    s, k = np.uint64(to), np.uint64(at)
-    for j in range(np.uint64(n)):
-        total[s + j] += part[k + j]
+    total_start, term_start = np.uint64(to), np.uint64(at)
+    for i in range(np.uint64(count)):
+        total[total_start + i] += term[term_start + i]
 
 
 @inner
-def add_product(total: Any, to: Any, part: Any, at: Any, weights: Any, n: Any, factor: Any) -> None:
-    """total += factor weights part, number by number."""
+def add_product(
+    total: Any, to: Any, term: Any, at: Any, weights: Any, count: Any, factor: Any
+) -> None:
+    """total += factor weights term, number by number."""
     lanes()
-    s, k = np.uint64(to), np.uint64(at)
-    for h in range(np.uint64(n)):
-        total[s + h] += factor * weights[h] * part[k + h]
+    total_start, term_start = np.uint64(to), np.uint64(at)
+    for i in range(np.uint64(count)):
+        total[total_start + i] += factor * weights[i] * term[term_start + i]
 
 
 @inner_sum
-def sum_of(row: Any, at: Any, n: Any) -> Any:
+def sum_of(row: Any, at: Any, count: Any) -> Any:
     lanes()
     total = 0.0
-    for j in range(np.uint64(n)):
-        total += np.float64(row[np.uint64(at) + j])
+    for i in range(np.uint64(count)):
+        total += np.float64(row[np.uint64(at) + i])
     return total
 
 
 @inner
-def largest(row: Any, at: Any, n: Any) -> Any:
-    """The largest number of a row, which is not NaN; n is a multiple of the lanes of a vector."""
+def largest(row: Any, at: Any, count: Any) -> Any:
+    """The largest number of a row, which is not NaN; count is a multiple of the lanes of a vector."""
     lanes()
     wide = width_of(row)
-    last = at + n - wide
+    final = at + count - wide
     even = odd = splat(row, -np.inf)
-    for start in range(at, at + n, 2 * wide):  # neither waits for the other
-        even, odd = larger(load(row, start), even), larger(load(row, min(start + wide, last)), odd)
+    for start in range(at, at + count, 2 * wide):  # neither waits for the other
+        even, odd = larger(load(row, start), even), larger(load(row, min(start + wide, final)), odd)
     return most(larger(even, odd))

@@ -11,14 +11,14 @@ import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
 
-Part = Callable[[], None]
+Task = Callable[[], None]
 
 _forked = False
 
@@ -47,32 +47,38 @@ def _openmp() -> Any:
 _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-def run(parts: list[Part]) -> None:
-    """Run all parts, each once, on as many threads; raise the first error among them."""
-    left, errors = deque(parts), deque[BaseException]()
+def run(tasks: list[Task]) -> None:
+    """Run all tasks, each once, on as many threads; raise the first error among them."""
+    waiting, errors = deque(tasks), deque[BaseException]()
 
     def work(_: Any = None) -> None:
         while True:
             try:
-                part = left.popleft()
+                task = waiting.popleft()
             except IndexError:
                 return
             try:
-                part()
+                task()
             except BaseException as error:  # it has no caller here: kept for the one outside
                 errors.append(error)
 
-    if len(parts) < 2:
+    if len(tasks) < 2:
         work()
     elif _openmp() is not None and not _forked:
-        _openmp()(_FUNCTION(work), None, ctypes.c_uint(len(parts)), ctypes.c_uint(0))
+        _openmp()(_FUNCTION(work), None, ctypes.c_uint(len(tasks)), ctypes.c_uint(0))
     else:
-        with ThreadPoolExecutor(len(parts) - 1) as threads:
-            for _ in parts[1:]:
+        with ThreadPoolExecutor(len(tasks) - 1) as threads:
+            for _ in tasks[1:]:
                 threads.submit(work)
             work()
     if errors:
         raise errors[0]
+
+
+def run_shares(rows: int, compute: Callable[[int, int], None], *, least: int) -> None:
+    """Call compute(begin, end) for shares of the rows, on torch's threads; a share has `least` rows or more."""
+    shares = split(rows, min(torch.get_num_threads(), rows // least))
+    run([partial(compute, begin, end) for begin, end in shares])
 
 
 def split(items: int, workers: int) -> list[tuple[int, int]]:

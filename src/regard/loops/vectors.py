@@ -53,7 +53,7 @@ def _arithmetic(symbol: Any, instruction: str) -> None:
     @infer_global(symbol)
     class _Typed(AbstractTemplate):
         def generic(self, arguments: Any, _: Any) -> Any:
-            if len(arguments) == 2 and all(isinstance(part, Vector) for part in arguments):
+            if len(arguments) == 2 and all(isinstance(kind, Vector) for kind in arguments):
                 return signature(arguments[0], *arguments)
             return None
 
@@ -144,24 +144,24 @@ def width_of(context: Any, array: Any) -> Any:
     return types.int64(array), lower
 
 
-def _over_lanes(name: str, made_one: Callable[..., Any]) -> Any:
+def _over_lanes(name: str, combine: Callable[..., Any]) -> Any:
     """The lanes reduced to one number: halves, quarters, ... always in this order."""
 
     def typed(context: Any, vector: Any) -> Any:
         def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            (left,), count, index = arguments, vector.count, ir.IntType(32)
+            (lanes,), count, index = arguments, vector.count, ir.IntType(32)
             while count > 1:
                 count //= 2
-                parts = [
+                halves = [
                     builder.shuffle_vector(
-                        left,
-                        ir.Constant(left.type, ir.Undefined),
+                        lanes,
+                        ir.Constant(lanes.type, ir.Undefined),
                         ir.Constant(ir.VectorType(index, count), list(range(k, k + count))),
                     )
                     for k in (0, count)
                 ]
-                left = made_one(builder, *parts)
-            return builder.extract_element(left, ir.Constant(index, 0))
+                lanes = combine(builder, *halves)
+            return builder.extract_element(lanes, ir.Constant(index, 0))
 
         return vector.number(vector), lower
 

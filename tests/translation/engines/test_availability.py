@@ -6,7 +6,6 @@ from pathlib import Path
 
 import torch
 
-from regard.loops import cache
 from regard.translation.engines import engine
 
 
@@ -15,7 +14,7 @@ def test_nobody_without_a_home_is_stopped(monkeypatch):
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(cache.config, "CACHE_DIR", "")
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setattr(Path, "home", nowhere)
     engine._can_be_kept.cache_clear()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -53,6 +54,21 @@ def note(text: str) -> None:
     """Print a note on standard error."""
     if sys.stderr is not None:
         say(f"note: {text}", file=sys.stderr)
+
+
+class _Notes(logging.Handler):
+    """Prints what the library logs as notes."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        note(record.getMessage())
+
+
+def show_logged() -> None:
+    """Show what the library logs: that machine code is being compiled."""
+    logger = logging.getLogger("regard")
+    if not any(isinstance(handler, _Notes) for handler in logger.handlers):
+        logger.addHandler(_Notes())
+        logger.setLevel(logging.INFO)
 
 
 def bar(console: Console | None, unit: str, *more: ProgressColumn, **settings: Any) -> Progress:

@@ -27,22 +27,22 @@ def _largest(row: Any) -> Any:
 
 
 @inner_sum
-def _total(row: Any, most: Any) -> Any:
+def _total(row: Any, peak: Any) -> Any:
     lanes()
     total = np.float32(0)
     for i in range(np.uint64(row.size)):
-        total += exponential(row[i] - most)
+        total += exponential(row[i] - peak)
     return total
 
 
 @inner
-def _insert(values: Any, places: Any, x: Any, place: Any) -> None:
-    """Put a number that is above the last one where it belongs, behind its equals; the last one leaves."""
-    k = values.size - 1
-    while k > 0 and x > values[k - 1]:
-        values[k], places[k] = values[k - 1], places[k - 1]
-        k -= 1
-    values[k], places[k] = x, place
+def _insert(values: Any, words: Any, value: Any, word: Any) -> None:
+    """Put a value that is above the last one where it belongs, behind its equals; the last one leaves."""
+    rank = values.size - 1
+    while rank > 0 and value > values[rank - 1]:
+        values[rank], words[rank] = values[rank - 1], words[rank - 1]
+        rank -= 1
+    values[rank], words[rank] = value, word
 
 
 @inner
@@ -70,17 +70,18 @@ def best_few(rules: Any, logits: Any, allowed: Any, values: Any, words: Any) -> 
         Whether every row is of numbers.
     """
     for r in range(len(logits)):
-        row, few = allowed[r], values[r]
-        most = _largest(logits[r])
-        total = _total(logits[r], most)
+        # log sum_j e^(x_j) = m + log sum_j e^(x_j - m).
+        row, best = allowed[r], values[r]
+        peak = _largest(logits[r])
+        total = _total(logits[r], peak)
         if not total > 0 or total == np.inf:
             return False
-        few[:] = -np.inf
+        best[:] = -np.inf
         words[r] = EOS
-        for i in range(row.size):
-            if row[i] > few[-1] and _allowed(i, rules[r]):
-                _insert(few, words[r], row[i], i)
-        shift = most + np.float32(math.log(total))
-        for k in range(few.size):
-            few[k] -= shift
+        for word in range(row.size):
+            if row[word] > best[-1] and _allowed(word, rules[r]):
+                _insert(best, words[r], row[word], word)
+        shift = peak + np.float32(math.log(total))
+        for k in range(best.size):
+            best[k] -= shift
     return True

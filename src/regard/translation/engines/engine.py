@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as modules_of_torch
 
-from regard.loops import availability
+from regard.loops import availability, places
+from regard.loops.preparing import Preparation
 from regard.translation.models.ensemble import Ensemble, EnsembleState, step_all
 from regard.translation.models.protocol import (
     Lengths,
@@ -26,10 +27,14 @@ from regard.translation.models.protocol import (
     TranslationModel,
     Words,
 )
+from regard.translation.models.transformer.layers import TransformerState
 from regard.translation.models.transformer.model import Transformer
 
 if TYPE_CHECKING:
     from regard.translation.engines.compiled.model import CompiledModel, CompiledState
+
+# All compiled loops of a search. Their module imports the compiler, so it is named here.
+LOOPS = Preparation("regard.translation.engines.compiled.preparation")
 
 
 class SearchEngine:
@@ -40,14 +45,20 @@ class SearchEngine:
 
     Args:
         reason: why a faster engine was not chosen; "" for the fastest.
-        loops: whether compiled loops may compute the search's own steps, where the device has them.
+        loops: whether compiled loops may compute the search's own steps, where the device has them and as soon as
+            they are compiled.
     """
 
     name = "layers"
 
     def __init__(self, model: TranslationModel, *, reason: str = "", loops: bool = True) -> None:
         self.model, self.reason = model, reason
-        self.loops = loops and why_not(device_of(model)) is None
+        self._may_loop = loops and why_not(device_of(model)) is None
+
+    @property
+    def loops(self) -> bool:
+        """Whether compiled loops may compute a step now. They may not while another process compiles them."""
+        return self._may_loop and LOOPS.ready()
 
     def begin(self, source: SourceIds, lengths: Lengths) -> State:
         """Encode the sources: the decoder's state before its first word."""
@@ -59,7 +70,9 @@ class SearchEngine:
 
 
 class CompiledEngine(SearchEngine):
-    """Packs the weights before the first search. Later writes to them are seen in part: make another engine then.
+    """Compiled search; until its loops are compiled, which happens once on a machine, the layers of the model.
+
+    Packs the weights before the first search. Later writes to them are seen in part: make another engine then.
 
     Args:
         model: one that `choice.unsupported` has no objection to.
@@ -78,12 +91,18 @@ class CompiledEngine(SearchEngine):
 
         return CompiledModel(self.transformer)
 
-    def begin(self, source: SourceIds, lengths: Lengths) -> CompiledState:
+    def begin(self, source: SourceIds, lengths: Lengths) -> State:
+        if not self.loops:
+            return super().begin(source, lengths)
         from regard.translation.engines.compiled.model import CompiledState
 
         return CompiledState(self.compiled, source, lengths)
 
     def step(self, words: Words, state: State) -> tuple[Logits, State]:
+        if isinstance(
+            state, TransformerState
+        ):  # of a search that began before the loops were ready
+            return super().step(words, state)
         return cast("CompiledState", state).step(words), state
 
 
@@ -92,7 +111,7 @@ class EnsembleEngine(SearchEngine):
 
     def __init__(self, model: Ensemble, engines: Sequence[SearchEngine]) -> None:
         reason = "; ".join(dict.fromkeys(each.reason for each in engines if each.reason))
-        super().__init__(model, reason=reason, loops=all(engine.loops for engine in engines))
+        super().__init__(model, reason=reason, loops=all(engine._may_loop for engine in engines))
         self.engines = engines
         self.name = " + ".join(engine.name for engine in engines)
 
@@ -146,13 +165,11 @@ def why_not(device: torch.device) -> str | None:
 
 @cache
 def _can_be_kept() -> bool:
-    from regard.loops import cache as kernels
-
     try:
-        kernels.folder().mkdir(parents=True, exist_ok=True)
+        places.folder().mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError):  # it cannot be made, or this person has no home
         return False
-    return os.access(kernels.folder(), os.W_OK)
+    return os.access(places.folder(), os.W_OK)
 
 
 def hooked(model: nn.Module) -> bool:

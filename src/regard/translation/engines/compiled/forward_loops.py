@@ -1,7 +1,10 @@
 """The encoder, and one step of the decoder, each as one compiled call.
 
+    residual = residual + sublayer(norm(residual))        pre-norm; post-norm models normalise the sum
+
 Rows are real words only: sentences lie one after the other, without padding. Weights lie in one
-flat array; `at` says for each layer where (see `weights`).
+flat array; `places` says for each layer where (see `weights`). Every row is computed by itself, so that
+several threads may each compute some of the rows.
 """
 
 from typing import Any, NamedTuple
@@ -33,20 +36,20 @@ class Shape(NamedTuple):
     inner: int
     heads: int
     vocabulary: int
-    before: bool  # pre-norm
-    kind: int  # of activation
+    pre_norm: bool
+    activation: int
     scale: Any  # of scores, float32
     factor: Any  # of embeddings, float32
 
 
 class Workspace(NamedTuple):
-    """The flat buffers of a pass."""
+    """The flat buffers of a pass over some rows."""
 
-    x: Any
-    h: Any
-    joined: Any
+    residual: Any
+    inputs: Any  # of a sublayer
+    projected: Any  # query, key and value of each row
     reading: Any
-    out: Any
+    sums: Any  # what a sublayer adds
     inner: Any
     tile: Any  # a tile of a product
     scores: Any  # heads x positions
@@ -58,135 +61,160 @@ class Pass(NamedTuple):
     rows: int
     weights: Any
     shape: Shape
-    workspace: Workspace
+    buffers: Workspace
 
 
 @inner
-def _enter(p: Any, norm_at: Any) -> None:
-    """h, the input of a sublayer."""
-    if p.shape.before:
-        norm(p.workspace.x, p.rows, p.shape.width, p.weights, norm_at, p.workspace.h)
+def _enter(task: Any, norm_at: Any) -> None:
+    """inputs = norm(residual) in pre-norm models, or residual."""
+    buffers, width = task.buffers, task.shape.width
+    if task.shape.pre_norm:
+        norm(buffers.residual, task.rows, width, task.weights, norm_at, buffers.inputs)
     else:
-        copy(p.workspace.h, 0, p.workspace.x, 0, p.rows * p.shape.width)
+        copy(buffers.inputs, 0, buffers.residual, 0, task.rows * width)
 
 
 @inner
-def _project(p: Any, at: Any, of: Any, width: Any, out: Any) -> None:
-    """out = W h + b, W at `of`."""
-    multiply(p.workspace.h, p.rows, p.shape.width, p.weights, at[of], width, p.workspace.tile, out)
-    add_bias(out, p.rows, width, p.weights, at[of + 1])
+def _project(task: Any, places: Any, weight: Any, width: Any, out: Any) -> None:
+    """out = W inputs + b, W and b at two neighbouring places."""
+    rows, weights, buffers = task.rows, task.weights, task.buffers
+    depth = task.shape.width
+    multiply(buffers.inputs, rows, depth, weights, places[weight], width, buffers.tile, out)
+    add_bias(out, rows, width, weights, places[weight + 1])
 
 
 @inner
-def _join(p: Any, given: Any, depth: Any, at: Any, of: Any, by: Any) -> None:
-    """x = x + W given + b, normalised afterwards in post-norm models; W is at `of`, its norm at `by`."""
-    x, out, rows, width, weights = p.workspace.x, p.workspace.out, p.rows, p.shape.width, p.weights
-    multiply(given, rows, depth, weights, at[of], width, p.workspace.tile, out)
-    add(x, 0, out, 0, rows * width)
-    add_bias(x, rows, width, weights, at[of + 1])
-    if not p.shape.before:
-        norm(x, rows, width, weights, at[by], x)
+def _join(task: Any, answer: Any, depth: Any, places: Any, weight: Any, norm_at: Any) -> None:
+    """residual = residual + W answer + b, normalised afterwards in post-norm models."""
+    rows, width, weights, buffers = task.rows, task.shape.width, task.weights, task.buffers
+    multiply(answer, rows, depth, weights, places[weight], width, buffers.tile, buffers.sums)
+    add(buffers.residual, 0, buffers.sums, 0, rows * width)
+    add_bias(buffers.residual, rows, width, weights, places[weight + 1])
+    if not task.shape.pre_norm:
+        norm(buffers.residual, rows, width, weights, places[norm_at], buffers.residual)
 
 
 @inner
-def _forward(p: Any, at: Any) -> None:
-    """x + W2 f(W1 x + b1) + b2."""
-    inner, depth = p.workspace.inner, p.shape.inner
-    _enter(p, at[FORWARD_NORM])
+def _forward(task: Any, places: Any) -> None:
+    """residual + W2 f(W1 inputs + b1) + b2."""
+    rows, weights, buffers = task.rows, task.weights, task.buffers
+    width, depth = task.shape.width, task.shape.inner
+    _enter(task, places[FORWARD_NORM])
     multiply(
-        p.workspace.h, p.rows, p.shape.width, p.weights, at[INNER], depth, p.workspace.tile, inner
+        buffers.inputs, rows, width, weights, places[INNER], depth, buffers.tile, buffers.inner
     )
-    activate(inner, p.rows, depth, p.weights, at[INNER + 1], p.shape.kind)
-    _join(p, inner, depth, at, OUTER, FORWARD_NORM)
+    activate(buffers.inner, rows, depth, weights, places[INNER + 1], task.shape.activation)
+    _join(task, buffers.inner, depth, places, OUTER, FORWARD_NORM)
 
 
 @inner
-def _read(p: Any, apart: Any, memory: Any, stride: Any, keys: Any, first: Any, last: Any) -> None:
+def _read(
+    task: Any, apart: Any, memory: Any, stride: Any, keys: Any, starts: Any, ends: Any
+) -> None:
     """Each row's reading of its span of a memory, see `read_span`; queries lie so far apart."""
-    width, heads, scale, scores = p.shape.width, p.shape.heads, p.shape.scale, p.workspace.scores
-    for r in range(len(first)):
-        query = p.workspace.joined[r * apart : r * apart + width]
-        out = p.workspace.reading[r * width : r * width + width]
-        read_span(query, memory, stride, keys, first[r], last[r], heads, scale, scores, out)
+    width, buffers = task.shape.width, task.buffers
+    for row in range(len(starts)):
+        query = buffers.projected[row * apart : row * apart + width]
+        reading = buffers.reading[row * width : row * width + width]
+        read_span(
+            *(query, memory, stride, keys, starts[row], ends[row]),
+            *(task.shape.heads, task.shape.scale, buffers.scores, reading),
+        )
 
 
 @compiled
 def encode(
-    words: Any, places: Any, first: Any, last: Any, embedding: Any, packed: Any, parts: Any
+    words: Any,
+    positions: Any,
+    starts: Any,
+    ends: Any,
+    embedding: Any,
+    encoder: Any,
+    decoder: Any,
+    sizes_and_buffers: Any,
+    beginning: Any,
+    sources: Any,
 ) -> None:
-    """The states of the words, in h; word r reads words first[r] up to last[r].
+    """Write each decoder layer's keys and values of some words; word r reads words starts[r] up to ends[r].
 
     Args:
         embedding: the word vectors, and those of the positions.
-        packed: the weights, their places, and those behind the last layer.
-        parts: a `Shape` and a `Workspace` as plain tuples: numba knows their types at once, those of named ones only
-            after asking Python about each part, at every call.
+        encoder, decoder: the weights of a side, their places, and those behind the last layer.
+        sizes_and_buffers: a `Shape` and a `Workspace` as plain tuples: numba knows their types at once, those of
+            named ones only after asking Python about each part, at every call.
+        beginning: how many words of the batch lie before these.
+        sources: the keys and values, layer by layer, of all words of the batch.
     """
-    (table, positions), (weights, at, end) = embedding, packed
-    p = Pass(len(words), weights, Shape(*parts[0]), Workspace(*parts[1]))
-    width, joined = p.shape.width, p.workspace.joined
-    embed(words, places, table, p.shape.factor, positions, p.workspace.x)
-    for layer in range(len(at)):
-        own = at[layer]
-        _enter(p, own[SELF_NORM])
-        _project(p, own, JOINED, 3 * width, joined)
-        _read(p, 3 * width, joined, 3 * width, width, first, last)
-        _join(p, p.workspace.reading, width, own, OUTPUT, SELF_NORM)
-        _forward(p, own)
-    _enter(p, end[LAST_NORM])
-
-
-@compiled
-def project(rows: Any, packed: Any, parts: Any, sources: Any) -> None:
-    """Each decoder layer's keys and values of the source, whose states are in h."""
-    weights, at, _ = packed
-    p = Pass(rows, weights, Shape(*parts[0]), Workspace(*parts[1]))
-    for layer in range(len(at)):
-        _project(p, at[layer], SOURCE, 2 * p.shape.width, sources[layer])
+    (word_vectors, position_vectors), (weights, places, final) = embedding, encoder
+    shape, buffers = Shape(*sizes_and_buffers[0]), Workspace(*sizes_and_buffers[1])
+    task = Pass(len(words), weights, shape, buffers)
+    width = shape.width
+    embed(words, positions, word_vectors, shape.factor, position_vectors, buffers.residual)
+    for layer in range(len(places)):
+        # Every word reads the words of its sentence; then the feed-forward layer.
+        _enter(task, places[layer, SELF_NORM])
+        _project(task, places[layer], JOINED, 3 * width, buffers.projected)
+        _read(task, 3 * width, buffers.projected, 3 * width, width, starts, ends)
+        _join(task, buffers.reading, width, places[layer], OUTPUT, SELF_NORM)
+        _forward(task, places[layer])
+    _enter(task, final[LAST_NORM])
+    # What the decoder reads of these words is the same at each of its steps.
+    weights, places, final = decoder
+    task = Pass(len(words), weights, shape, buffers)
+    for layer in range(len(places)):
+        keys_and_values = sources[layer, 2 * width * beginning :]
+        _project(task, places[layer], SOURCE, 2 * width, keys_and_values)
 
 
 @compiled
 def step(
     words: Any,
-    places: Any,
-    first: Any,
-    last: Any,
+    positions: Any,
+    starts: Any,
+    ends: Any,
     sources: Any,
     cached: Any,
     embedding: Any,
-    packed: Any,
-    parts: Any,
+    decoder: Any,
+    sizes_and_buffers: Any,
+    beginning: Any,
     logits: Any,
 ) -> None:
     """One word a row: write its keys and values into the cache, and the logits of the next.
 
     Args:
-        first, last: each row's source in `sources`, keys and values layer by layer.
+        starts, ends: each row's source in `sources`, keys and values layer by layer.
         cached: keys and values by layer, step and row; the steps so far, this one included; and the row in which
             each row's ancestor of a step wrote.
-        embedding, packed, parts: as of `encode`.
+        embedding, decoder, sizes_and_buffers: as of `encode`.
+        beginning: how many rows of the batch lie before these.
     """
-    (cache, steps, came), (table, positions), (weights, at, end) = cached, embedding, packed
-    p = Pass(len(words), weights, Shape(*parts[0]), Workspace(*parts[1]))
-    rows, width, heads, scale = p.rows, p.shape.width, p.shape.heads, p.shape.scale
-    joined, reading, scores = p.workspace.joined, p.workspace.reading, p.workspace.scores
-    embed(words, places, table, p.shape.factor, positions, p.workspace.x)
-    for layer in range(len(at)):
-        own = at[layer]
-        _enter(p, own[SELF_NORM])
-        _project(p, own, JOINED, 3 * width, joined)
-        for r in range(rows):
-            copy(cache[layer, steps - 1, r], 0, joined, (3 * r + 1) * width, 2 * width)
-            came[r, steps - 1] = r
-        for r in range(rows):
-            query = joined[3 * r * width : (3 * r + 1) * width]
-            out = reading[r * width : r * width + width]
-            read_cached(query, cache[layer], steps, came[r], heads, scale, scores, out)
-        _join(p, reading, width, own, OUTPUT, SELF_NORM)
-        _enter(p, own[CROSS_NORM])
-        _project(p, own, QUERY, width, joined)
-        _read(p, width, sources[layer], 2 * width, 0, first, last)
-        _join(p, reading, width, own, CROSS, CROSS_NORM)
-        _forward(p, own)
-    _enter(p, end[LAST_NORM])
-    _project(p, end, LOGITS, p.shape.vocabulary, logits)
+    (cache, steps, ancestors), (word_vectors, position_vectors) = cached, embedding
+    weights, places, final = decoder
+    shape, buffers = Shape(*sizes_and_buffers[0]), Workspace(*sizes_and_buffers[1])
+    task = Pass(len(words), weights, shape, buffers)
+    rows, width, projected, reading = task.rows, shape.width, buffers.projected, buffers.reading
+    embed(words, positions, word_vectors, shape.factor, position_vectors, buffers.residual)
+    for layer in range(len(places)):
+        # Keys and values of this step join those of the row's ancestors, which the row reads.
+        _enter(task, places[layer, SELF_NORM])
+        _project(task, places[layer], JOINED, 3 * width, projected)
+        for row in range(rows):
+            slot = beginning + row
+            copy(cache[layer, steps - 1, slot], 0, projected, (3 * row + 1) * width, 2 * width)
+            ancestors[row, steps - 1] = slot
+        for row in range(rows):
+            query = projected[3 * row * width : (3 * row + 1) * width]
+            read_cached(
+                *(query, cache[layer], steps, ancestors[row], shape.heads, shape.scale),
+                *(buffers.scores, reading[row * width : row * width + width]),
+            )
+        _join(task, reading, width, places[layer], OUTPUT, SELF_NORM)
+        # The row reads its source; then the feed-forward layer.
+        _enter(task, places[layer, CROSS_NORM])
+        _project(task, places[layer], QUERY, width, projected)
+        _read(task, width, sources[layer], 2 * width, 0, starts, ends)
+        _join(task, reading, width, places[layer], CROSS, CROSS_NORM)
+        _forward(task, places[layer])
+    _enter(task, final[LAST_NORM])
+    _project(task, final, LOGITS, shape.vocabulary, logits)

@@ -1,18 +1,20 @@
 """Compiled search: a Transformer as the loops read it, its encoder, and the state of its decoder."""
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from regard.attention.positions import sinusoidal
+from regard.loops.threads import run_shares
 from regard.translation.engines.compiled import forward_loops as loops
 from regard.translation.engines.compiled import products, row_loops
 from regard.translation.engines.compiled.weights import Array, Packing
 from regard.translation.models.transformer.model import TABLES, Transformer
 
 _STEPS = 32  # room for so many words at first
+_LEAST = 2 * products.ROWS  # rows for which a second thread pays
 _ACTIVATIONS = {"relu": row_loops.RELU, "gelu": row_loops.GELU, "silu": row_loops.SILU}
 
 
@@ -33,8 +35,8 @@ class CompiledModel:
             inner=settings.feed_forward,
             heads=settings.heads,
             vocabulary=model.output.out_features,
-            before=settings.norm == "pre",
-            kind=_ACTIVATIONS[settings.activation],
+            pre_norm=settings.norm == "pre",
+            activation=_ACTIVATIONS[settings.activation],
             scale=np.float32((settings.width // settings.heads) ** -0.5),
             factor=np.float32(factor),
         )
@@ -57,23 +59,20 @@ class CompiledModel:
             numbered = self._numbered = self._table(2 * count, self.width).float().numpy()
         return numbered
 
-    def workspace(self, rows: int, positions: int) -> loops.Workspace:
-        """Buffers for so many rows that read so many positions. torch starts each on a cache line."""
+    def room(self, rows: int) -> list[Array]:
+        """The buffers of a pass, with a row for each of its rows. torch starts each on a cache line."""
+        width = self.width
+        sizes = (width, width, 3 * width, width, width, self.shape.inner)
+        return [torch.empty(rows, size).numpy() for size in sizes]
 
-        def numbers(*shape: int) -> Array:
-            made: Array = torch.empty(shape).numpy()
-            return made
-
-        return loops.Workspace(
-            x=numbers(rows * self.width),
-            h=numbers(rows * self.width),
-            joined=numbers(rows * 3 * self.width),
-            reading=numbers(rows * self.width),
-            out=numbers(rows * self.width),
-            inner=numbers(rows * self.shape.inner),
-            tile=numbers(products.ROWS * products.COLUMNS),
-            scores=numbers(self.heads, positions),
-        )
+    def arguments(
+        self, room: list[Array], share: slice, positions: int
+    ) -> tuple[tuple[Any, ...], tuple[Array, ...]]:
+        """The shape of the model, and buffers for some rows of a pass that read so many positions."""
+        tile = np.empty(products.ROWS * products.COLUMNS, np.float32)
+        scores = np.empty((self.heads, positions), np.float32)
+        # In the order of a `loops.Workspace`.
+        return tuple(self.shape), (*(rows[share].reshape(-1) for rows in room), tile, scores)
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Array, Array, Array]:
         """The encoder over the words of all sentences, one sentence after the other.
@@ -85,50 +84,70 @@ class CompiledModel:
         longest = int(counts.max())
         if longest > source.shape[1]:
             raise ValueError(f"a length of {longest} in a batch of {source.shape[1]} positions")
-        last = np.cumsum(counts)
-        first = last - counts
+        ends = np.cumsum(counts)
+        starts = ends - counts
         words = ids(source[torch.arange(source.shape[1]) < lengths[:, None]], self.reads)
-        starts, ends = np.repeat(first, counts), np.repeat(last, counts)
-        parts = tuple(self.shape), tuple(self.workspace(len(words), longest))
-        embedding = self.reads, self.positions(longest)
-        places = np.arange(len(words)) - starts
-        loops.encode(words, places, starts, ends, embedding, self.encoder, parts)
+        row_starts, row_ends = np.repeat(starts, counts), np.repeat(ends, counts)
+        embedding, places = (
+            (self.reads, self.positions(longest)),
+            np.arange(len(words)) - row_starts,
+        )
         size = 2 * self.width * len(words)
         sources: Array = torch.empty(len(self.decoder[1]), size).numpy()
-        loops.project(len(words), self.decoder, parts, sources)
-        return sources, first, last
+        room = self.room(len(words))
+
+        def encode(begin: int, end: int) -> None:
+            """The sentences from `begin` up to `end`, whose words see none of the others."""
+            share = slice(starts[begin], ends[end - 1])
+            loops.encode(
+                *(
+                    words[share],
+                    places[share],
+                    row_starts[share] - share.start,
+                    row_ends[share] - share.start,
+                ),
+                *(embedding, self.encoder, self.decoder, self.arguments(room, share, longest)),
+                *(share.start, sources),
+            )
+
+        run_shares(len(counts), encode, least=_LEAST)
+        return sources, starts, ends
 
 
 def ids(words: Tensor, table: Array) -> Array:
     """The ids of words, each a row of a table: compiled loops would read whatever lies beyond it."""
-    found: Array = words.numpy().astype(np.int64, copy=False)
-    if len(found) and not 0 <= found.min() <= found.max() < len(table):
+    numbers: Array = words.numpy().astype(np.int64, copy=False)
+    if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(table):
         raise IndexError(
-            f"word ids from {found.min()} to {found.max()}, this model knows 0 to {len(table) - 1}"
+            f"word ids from {numbers.min()} to {numbers.max()}, this model knows 0 to {len(table) - 1}"
         )
-    return found
+    return numbers
 
 
 class CompiledState:
-    """The decoder after some words; `first` and `last` say where each row's source lies.
+    """The decoder after some words; `starts` and `ends` say where each row's source lies.
 
-    Keys and values of every layer are not moved: a beam's rows are reordered at each step, and only `came`
+    Keys and values of every layer are not moved: a beam's rows are reordered at each step, and only `ancestors`
     changes then. For each row and step it has the row in which its entry was written.
     """
 
     def __init__(self, model: CompiledModel, source: Tensor, lengths: Tensor) -> None:
         self.model, self.steps, rows = model, 0, len(source)
-        self.sources, self.first, self.last = model.encode(source, lengths)
+        self.sources, self.starts, self.ends = model.encode(source, lengths)
         layers = len(self.sources)
         self.entries: Array = np.empty((layers, _STEPS, rows, 2 * model.width), np.float32)
-        self.came: Array = np.zeros((rows, _STEPS), np.int64)
+        self.ancestors: Array = np.zeros((rows, _STEPS), np.int64)
         self._logits = torch.empty(0, 0)
-        self._workspace = model.workspace(rows, max(_STEPS, source.shape[1]))
+        self._room, self._longest = model.room(rows), source.shape[1]
 
     def select(self, rows: Tensor) -> Self:
         """These rows; like a step, it uses the state up."""
-        chosen = rows.numpy()
-        self.came, self.first, self.last = self.came[chosen], self.first[chosen], self.last[chosen]
+        places = rows.numpy()
+        self.ancestors, self.starts, self.ends = (
+            self.ancestors[places],
+            self.starts[places],
+            self.ends[places],
+        )
         return self
 
     def step(self, words: Tensor) -> Tensor:
@@ -139,27 +158,32 @@ class CompiledState:
         if rows > len(self._logits):
             self._logits = torch.empty(rows, model.shape.vocabulary)
         logits = self._logits[:rows]
-        loops.step(
-            *(read, np.full(rows, self.steps - 1), self.first, self.last, self.sources),
-            (self.entries, self.steps, self.came),
-            (model.writes, model.positions(self.steps)),
-            model.decoder,
-            (tuple(model.shape), tuple(self._workspace)),
-            logits.view(-1).numpy(),
-        )
+        flat, places = logits.view(-1).numpy(), np.full(rows, self.steps - 1)
+        embedding, columns = (model.writes, model.positions(self.steps)), logits.shape[1]
+        positions = max(self.steps, self._longest)
+
+        def compute(begin: int, end: int) -> None:
+            share = slice(begin, end)
+            loops.step(
+                *(read[share], places[share], self.starts[share], self.ends[share], self.sources),
+                (self.entries, self.steps, self.ancestors[share]),
+                *(embedding, model.decoder, model.arguments(self._room, share, positions)),
+                *(begin, flat[begin * columns : end * columns]),
+            )
+
+        run_shares(rows, compute, least=_LEAST)
         return logits
 
     def _grow(self, rows: int) -> None:
         """One step more, of so many rows."""
         self.steps += 1
         layers, steps, slots, width = self.entries.shape
-        read = self._workspace.scores.shape[1]
-        if rows * self.model.width > len(self._workspace.x) or self.steps > read:
-            self._workspace = self.model.workspace(rows, max(2 * self.steps, read))
+        if rows > len(self._room[0]):
+            self._room = self.model.room(rows)
         if self.steps > steps or rows > slots:
             room = 2 * steps if self.steps > steps else steps
             entries = np.empty((layers, room, max(slots, rows), width), np.float32)
             entries[:, :steps, :slots] = self.entries
-            came = np.zeros((len(self.came), room), np.int64)
-            came[:, :steps] = self.came
-            self.entries, self.came = entries, came
+            ancestors = np.zeros((len(self.ancestors), room), np.int64)
+            ancestors[:, :steps] = self.ancestors
+            self.entries, self.ancestors = entries, ancestors

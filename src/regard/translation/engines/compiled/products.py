@@ -67,15 +67,15 @@ def sum_tile(
             return builder.gep(values.data, [arguments[array + 1]])
 
         tile = _Tile(place(1), arguments[3], place(4), place(6), arguments[8])
-        after = builder.append_basic_block("after")
-        choice = builder.switch(arguments[0], after)
+        done = builder.append_basic_block("done")
+        choice = builder.switch(arguments[0], done)
         for rows in range(1, ROWS + 1):
             case = builder.append_basic_block(f"rows{rows}")
             choice.add_case(_index(rows), case)
             builder.position_at_end(case)
             _sum_rows(builder, rows, tile)
-            builder.branch(after)
-        builder.position_at_end(after)
+            builder.branch(done)
+        builder.position_at_end(done)
         return context.get_dummy_value()
 
     return types.none(count, x, count, count, weights, count, out, count, count), lower
@@ -90,8 +90,8 @@ def _sum_rows(builder: Any, rows: int, tile: _Tile) -> None:
         return builder.bitcast(offset, kind.as_pointer())
 
     inputs = [builder.gep(tile.inputs, [builder.mul(tile.depth, _index(r))]) for r in range(rows)]
-    before, loop = builder.block, builder.append_basic_block("inputs")
-    after = builder.append_basic_block("sums")
+    entry, loop = builder.block, builder.append_basic_block("inputs")
+    done = builder.append_basic_block("sums")
     builder.branch(loop)
     # For each input k: the panel's weights of k, and each row's x[k] in every lane.
     builder.position_at_end(loop)
@@ -108,14 +108,14 @@ def _sum_rows(builder: Any, rows: int, tile: _Tile) -> None:
     ]
     # The sums begin with 0 and come back to the loop with one product more.
     following = builder.add(k, _index(1))
-    k.add_incoming(_index(0), before)
+    k.add_incoming(_index(0), entry)
     k.add_incoming(following, loop)
     for row, more in zip(sums, added, strict=True):
         for total, after_product in zip(row, more, strict=True):
-            total.add_incoming(ir.Constant(kind, [0] * NUMBERS.count), before)
+            total.add_incoming(ir.Constant(kind, [0] * NUMBERS.count), entry)
             total.add_incoming(after_product, loop)
-    builder.cbranch(builder.icmp_signed("<", following, tile.depth), loop, after)
-    builder.position_at_end(after)
+    builder.cbranch(builder.icmp_signed("<", following, tile.depth), loop, done)
+    builder.position_at_end(done)
     for r, more in enumerate(added):
         row = builder.gep(tile.sums, [builder.mul(tile.width, _index(r))])
         for c in range(VECTORS):
@@ -134,12 +134,12 @@ def multiply(
     for panel in range((width + COLUMNS - 1) // COLUMNS):
         column, place = panel * COLUMNS, at + panel * depth * COLUMNS
         for row in range(0, rows, ROWS):
-            few, inputs = min(ROWS, rows - row), row * depth
+            count, inputs = min(ROWS, rows - row), row * depth
             if column + COLUMNS <= width:
                 corner = row * width + column
-                sum_tile(few, x, inputs, depth, weights, place, out, corner, width)
+                sum_tile(count, x, inputs, depth, weights, place, out, corner, width)
             else:  # the last panel has columns that out has not
-                sum_tile(few, x, inputs, depth, weights, place, tile, 0, COLUMNS)
-                for i in range(few):
+                sum_tile(count, x, inputs, depth, weights, place, tile, 0, COLUMNS)
+                for i in range(count):
                     for c in range(width - column):
                         out[(row + i) * width + column + c] = tile[i * COLUMNS + c]

@@ -37,9 +37,9 @@ def _variance(row: Any, mean: Any) -> Any:
 
 
 @inner
-def _scale(row: Any, mean: Any, by: Any, weight: Any, bias: Any, out: Any) -> None:
+def _scale(row: Any, mean: Any, factor: Any, weight: Any, bias: Any, out: Any) -> None:
     for i in range(np.uint64(row.size)):
-        out[i] = (row[i] - mean) * by * weight[i] + bias[i]
+        out[i] = (row[i] - mean) * factor * weight[i] + bias[i]
 
 
 @inner
@@ -50,8 +50,8 @@ def norm(x: Any, rows: Any, width: Any, weights: Any, at: Any, out: Any) -> None
     for r in range(rows):
         row = x[r * width : r * width + width]
         mean = _sum(row) / np.float32(width)
-        by = np.float32(1) / np.float32(math.sqrt(_variance(row, mean) + epsilon))
-        _scale(row, mean, by, weight, bias, out[r * width : r * width + width])
+        factor = np.float32(1) / np.float32(math.sqrt(_variance(row, mean) + epsilon))
+        _scale(row, mean, factor, weight, bias, out[r * width : r * width + width])
 
 
 @inner
@@ -117,45 +117,49 @@ def activate(x: Any, rows: Any, width: Any, weights: Any, at: Any, kind: Any) ->
 
 
 @inner
-def _exponentials(scores: Any, most: Any) -> None:
+def _exponentials(scores: Any, peak: Any) -> None:
     lanes()
     for t in range(np.uint64(scores.size)):
-        scores[t] = exponential(scores[t] - most)
+        scores[t] = exponential(scores[t] - peak)
 
 
 @inner
 def _softmax(scores: Any, heads: Any, count: Any) -> None:
     """Scores to weights, in place, for every head."""
     for h in range(heads):
+        # w_t = e^(s_t - max s) / sum of these: no exponential overflows.
         row = scores[h, :count]
-        most = row[0]
+        peak = row[0]
         for t in range(1, count):
-            most = max(most, row[t])
-        _exponentials(row, most)
-        by = np.float32(1) / _sum(row)
+            peak = max(peak, row[t])
+        _exponentials(row, peak)
+        factor = np.float32(1) / _sum(row)
         for t in range(count):
-            row[t] *= by
+            row[t] *= factor
 
 
 @inner
 def _score(query: Any, key: Any, heads: Any, scale: Any, t: Any, scores: Any) -> None:
-    d = query.size // heads
+    """scores[h, t] = scale q_h . k_h, of the key at position t."""
+    width = query.size // heads
     for h in range(heads):
-        scores[h, t] = scale * dot(query, h * d, key, h * d, d)
+        scores[h, t] = scale * dot(query, h * width, key, h * width, width)
 
 
 @inner
-def _add_scaled(out: Any, row: Any, by: Any) -> None:
+def _add_scaled(out: Any, row: Any, weight: Any) -> None:
     lanes()
     for i in range(np.uint64(out.size)):
-        out[i] += by * row[i]
+        out[i] += weight * row[i]
 
 
 @inner
 def _blend(value: Any, heads: Any, t: Any, weights: Any, out: Any) -> None:
-    d = out.size // heads
+    """out_h += weights[h, t] v_h, of the value at position t."""
+    width = out.size // heads
     for h in range(heads):
-        _add_scaled(out[h * d : h * d + d], value[h * d : h * d + d], weights[h, t])
+        begin, end = h * width, (h + 1) * width
+        _add_scaled(out[begin:end], value[begin:end], weights[h, t])
 
 
 @inner
@@ -164,38 +168,45 @@ def read_span(
     memory: Any,
     stride: Any,
     keys: Any,
-    first: Any,
-    last: Any,
+    start: Any,
+    end: Any,
     heads: Any,
     scale: Any,
     scores: Any,
     out: Any,
 ) -> None:
-    """Read a flat memory's positions from `first` up to `last`.
+    """Read a flat memory's positions from `start` up to `end`.
 
     Position t's numbers begin at t `stride`; `keys` further on are its key and then its value.
     `scores` is a buffer: heads x positions.
     """
-    width, count = out.size, last - first
+    width, count = out.size, end - start
     for t in range(count):
-        at = (first + t) * stride + keys
+        at = (start + t) * stride + keys
         _score(query, memory[at : at + width], heads, scale, t, scores)
     _softmax(scores, heads, count)
     clear(out, 0, width)
     for t in range(count):
-        at = (first + t) * stride + keys + width
+        at = (start + t) * stride + keys + width
         _blend(memory[at : at + width], heads, t, scores, out)
 
 
 @inner
 def read_cached(
-    query: Any, cache: Any, steps: Any, came: Any, heads: Any, scale: Any, scores: Any, out: Any
+    query: Any,
+    cache: Any,
+    steps: Any,
+    ancestors: Any,
+    heads: Any,
+    scale: Any,
+    scores: Any,
+    out: Any,
 ) -> None:
-    """Read the keys and values that a row's ancestors wrote: at step t, it was row came[t]."""
+    """Read the keys and values that a row's ancestors wrote: at step t, it was row ancestors[t]."""
     width = out.size
     for t in range(steps):
-        _score(query, cache[t, came[t], :width], heads, scale, t, scores)
+        _score(query, cache[t, ancestors[t], :width], heads, scale, t, scores)
     _softmax(scores, heads, steps)
     clear(out, 0, width)
     for t in range(steps):
-        _blend(cache[t, came[t], width:], heads, t, scores, out)
+        _blend(cache[t, ancestors[t], width:], heads, t, scores, out)

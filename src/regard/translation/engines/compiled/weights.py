@@ -12,7 +12,7 @@ from regard.translation.engines.compiled import products
 from regard.translation.models.transformer.layers import DecoderLayer, EncoderLayer
 
 Array = np.ndarray[Any, Any]
-_LINE = 16  # numbers: each part begins on a cache line
+_LINE = 16  # numbers: each weight begins on a cache line
 
 
 # The array, the places in it of each layer's weights (`forward_loops.PLACES`), and of those behind the last layer.
@@ -29,25 +29,25 @@ class Packing:
     """Puts weights one after the other."""
 
     def __init__(self) -> None:
-        self._parts: list[Tensor] = []
+        self._tensors: list[Tensor] = []
         self._size = 0
 
     def side(
-        self, layers: nn.ModuleList, last: nn.Module, output: nn.Linear | None
+        self, layers: nn.ModuleList, final: nn.Module, output: nn.Linear | None
     ) -> PackedWeights:
         """The weights of the layers, of the norm behind them, if it is one, and of an output layer."""
         places: Array = np.full((len(layers), loops.PLACES), -1, np.int64)
         end: Array = np.full(3, -1, np.int64)
-        for own, layer in zip(places, layers, strict=True):
+        for at, layer in zip(places, layers, strict=True):
             if not isinstance(layer, EncoderLayer | DecoderLayer):
                 raise TypeError(f"a {type(layer).__name__} is no layer of a Transformer")
-            self._layer(own, layer)
-        if isinstance(last, nn.LayerNorm):
-            end[loops.LAST_NORM] = self._norm(last)
+            self._layer(at, layer)
+        if isinstance(final, nn.LayerNorm):
+            end[loops.LAST_NORM] = self._norm(final)
         if output is not None:
             self._product(end, loops.LOGITS, output)
         # torch starts its memory on a cache line.
-        return torch.cat([*self._parts, torch.zeros(1)]).numpy(), places, end
+        return torch.cat([*self._tensors, torch.zeros(1)]).numpy(), places, end
 
     def _layer(self, at: Array, layer: EncoderLayer | DecoderLayer) -> None:
         self._product(at, loops.JOINED, *_inputs(layer.self_attention))
@@ -75,10 +75,10 @@ class Packing:
         weight, bias = norm.weight.detach(), norm.bias.detach()
         return self._put(torch.cat([weight, bias, weight.new_tensor([norm.eps])]))
 
-    def _put(self, part: Tensor) -> int:
-        at, gap = self._size, -len(part) % _LINE
-        self._parts += [part, part.new_zeros(gap)]
-        self._size += len(part) + gap
+    def _put(self, tensor: Tensor) -> int:
+        at, gap = self._size, -len(tensor) % _LINE
+        self._tensors += [tensor, tensor.new_zeros(gap)]
+        self._size += len(tensor) + gap
         return at
 
 

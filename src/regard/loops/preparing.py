@@ -1,0 +1,104 @@
+"""Loops that another process compiles, once for a processor, while this one computes without them.
+
+Compiling the loops of a search takes some twenty seconds, and a first translation with the layers of the model one.
+The other process has a lower priority and lives on when this one ends, so that the next one finds the code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import logging
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from regard import files
+from regard.loops import places
+
+_LOG = logging.getLogger(__name__)
+_WAIT = 0.1  # seconds between two looks at a lock
+
+
+class Preparation:
+    """The loops that `compile_loops` of a module compiles.
+
+    A marker in the cache says that all of them are there, for this processor and this version of their sources. It is
+    written last: a process that is killed leaves what it has compiled, and no marker.
+    """
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+        self._file = places.PACKAGE.joinpath(*module.split(".")).with_suffix(".py")
+        self._ready = False
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def ready(self) -> bool:
+        """Whether the loops can be called now without long compilation; if not, another process compiles them."""
+        if not self._ready:
+            marker = self._marker
+            self._ready = marker.exists()
+            with suppress(OSError):  # there is none, or it is another user's
+                os.utime(marker.parent)  # folders that are used are not removed
+        if self._ready:
+            return True
+        if self._process is None:
+            self._start()
+        else:  # when it has ended, this process compiles what is missing
+            self._ready = self._process.poll() is not None
+        return self._ready
+
+    def wait(self) -> None:
+        """Return when the loops are ready, for measurements and tests."""
+        while not self.ready():
+            time.sleep(_WAIT)
+
+    def make(self) -> None:
+        """Compile, and mark the loops as ready; of several processes only one compiles."""
+        marker = self._marker
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        if hasattr(os, "nice"):  # not on Windows
+            os.nice(5)  # more would wait for ever on a busy machine
+        while not marker.exists():
+            with suppress(files.HeldError), files.locked(marker.with_suffix(".lock")):
+                if not marker.exists():
+                    importlib.import_module(self._module).compile_loops()
+                    marker.touch()
+                return
+            time.sleep(_WAIT)
+
+    @property
+    def _marker(self) -> Path:
+        digest = hashlib.sha256("\n".join(places.processor()).encode()).hexdigest()
+        return places.folder() / places.stamp(self._file) / f"ready-{digest[:16]}"
+
+    def _start(self) -> None:
+        paths = os.pathsep.join(
+            [str(places.PACKAGE), *filter(None, [os.environ.get("PYTHONPATH")])]
+        )
+        environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "regard.loops.preparing", self._module],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except (OSError, ValueError):  # no process can be started: compile here
+            self._ready = True
+        self._log()
+
+    def _log(self) -> None:
+        _LOG.info(
+            "machine code is being compiled for this processor, once and in the background; "
+            "until it is ready, translating takes longer"
+        )
+
+
+if __name__ == "__main__":
+    Preparation(sys.argv[1]).make()

@@ -1,0 +1,95 @@
+"""While the loops of a search are compiled, the layers of the model search; then one signature serves every model."""
+
+from __future__ import annotations
+
+import logging
+from unittest.mock import Mock
+
+import pytest
+import torch
+from tests.journeys.commands import run
+from tests.translation.engines.test_compiled import LENGTHS, SHAPES, small, source
+
+from regard.loops.preparing import Preparation
+from regard.translation.decoding import search_loops
+from regard.translation.decoding.search import Search, translate_batch
+from regard.translation.engines import choose, engine
+from regard.translation.engines.compiled import forward_loops, preparation
+from regard.translation.engines.compiled.model import CompiledState
+from regard.translation.models.transformer.layers import TransformerState
+
+
+class Unfinished(Preparation):
+    """Loops that another process compiles, for as long as a test wants."""
+
+    def _start(self) -> None:
+        self._process = Mock(poll=lambda: None)
+        self._log()
+
+
+@pytest.fixture
+def unfinished(monkeypatch, tmp_path) -> Unfinished:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    loops = Unfinished("regard.translation.engines.compiled.preparation")
+    monkeypatch.setattr(engine, "LOOPS", loops)
+    return loops
+
+
+@torch.no_grad()
+def test_a_search_ends_as_it_began_and_the_next_one_is_compiled(unfinished):
+    model, words = small(), torch.full((3,), 2)
+    searching = choose(model)
+    state = searching.begin(source(), LENGTHS)
+    assert isinstance(state, TransformerState)
+    unfinished._ready = True
+    expected = model.step(words, model.begin(source(), LENGTHS))[0]
+    assert torch.equal(searching.step(words, state)[0], expected)
+    assert isinstance(searching.begin(source(), LENGTHS), CompiledState)
+
+
+def test_both_ways_translate_alike(unfinished):
+    model, search = small(), Search(beam=3, max_length=9)
+    layers = translate_batch(model, source(), LENGTHS, search, engine=choose(model))
+    unfinished._ready = True
+    compiled = translate_batch(model, source(), LENGTHS, search, engine=choose(model))
+    assert [[one.tokens for one in few] for few in layers] == [
+        [one.tokens for one in few] for few in compiled
+    ]
+
+
+def test_a_command_says_once_that_code_is_compiled_and_translates(unfinished, caplog):
+    caplog.set_level(logging.INFO, "regard.loops")
+    result = run("translate", stdin="Hola.\nHace frío.\n".encode())
+    assert result.code == 0
+    assert result.lines[1] == "It's cold."
+    assert result.err.count("compiled for this processor, once") == 1
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("threads", [1, 2])
+def test_no_model_and_no_number_of_threads_compiles_more(threads):
+    preparation.compile_loops()
+    loops = forward_loops.encode, forward_loops.step, search_loops.best_few
+    torch.set_num_threads(threads)
+    try:
+        for changes in SHAPES.values():
+            model = small(**changes)
+            several = source().repeat(9, 1), LENGTHS.repeat(9)
+            translate_batch(model, *several, Search(beam=2, max_length=3), engine=choose(model))
+    finally:
+        torch.set_num_threads(1)
+    assert [len(loop.signatures) for loop in loops] == [1, 1, 1]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("beam", [1, 3])
+def test_threads_share_a_batch_and_change_no_bit(beam):
+    model, search = small(), Search(beam=beam, max_length=12)
+    several = source().repeat(11, 1), LENGTHS.repeat(11)
+    alone = translate_batch(model, *several, search, engine=choose(model))
+    torch.set_num_threads(2)
+    try:
+        shared = translate_batch(model, *several, search, engine=choose(model))
+    finally:
+        torch.set_num_threads(1)
+    assert shared == alone
