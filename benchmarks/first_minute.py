@@ -28,7 +28,7 @@ from _measure import write
 from regard.translation.text.corpora import Tsv, read_aligned
 
 TRANSLATE = "from regard.cli.main import main; raise SystemExit(main())"
-LOOPS = "regard.translation.engines.compiled.preparation"
+LOOPS = "regard.translation.decoding.preparation"
 
 
 def timed(command: list[str], cache: Path, text: str = "") -> tuple[dict[str, float], str]:

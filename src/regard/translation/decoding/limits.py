@@ -13,6 +13,7 @@ from torch import Tensor
 
 from regard.attention.ranking import top
 from regard.errors import ConfigurationError, ModelError
+from regard.loops.threads import run_shares
 from regard.translation.decoding.hypothesis import completing
 from regard.translation.decoding.prefix import LogP, Prefixes, Written
 from regard.translation.models.protocol import DAMAGED, Logits, log_probabilities
@@ -20,6 +21,7 @@ from regard.translation.settings.search import Search
 from regard.translation.text.tokenizer import BOS, EOS, PAD
 
 _NEVER = float("-inf")
+_LEAST = 12  # rows for which a second thread pays
 IMPOSSIBLE = "every translation within the length limits has probability 0 under this model"
 
 
@@ -121,12 +123,16 @@ def _best_words_compiled(
         allowed = logits.clone()
         limits.forbid(allowed.view(len(limits.longest), -1, vocabulary), tokens)
     values, words = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.int64)
-    arrays = (logits, allowed, values, words)
     end = search_loops.NO_END if tokens.shape[2] < limits.shortest else search_loops.ANY
     rule_of_sentence = np.where(
         limits.longest.numpy() <= tokens.shape[2], search_loops.ONLY_END, end
     )
     rules = np.repeat(rule_of_sentence, rows // len(rule_of_sentence))
-    if not search_loops.best_few(rules, *(array.numpy() for array in arrays)):
-        raise ModelError(DAMAGED)
+    arrays = (rules, *(tensor.numpy() for tensor in (logits, allowed, values, words)))
+
+    def choose(begin: int, end: int) -> None:
+        if not search_loops.best_few(*(array[begin:end] for array in arrays)):
+            raise ModelError(DAMAGED)
+
+    run_shares(rows, choose, least=_LEAST)
     return values, words

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from regard.translation.engines.compiled.model import CompiledModel, CompiledState
 
 # All compiled loops of a search. Their module imports the compiler, so it is named here.
-LOOPS = Preparation("regard.translation.engines.compiled.preparation")
+LOOPS = Preparation("regard.translation.decoding.preparation")
 
 
 class SearchEngine:

@@ -11,10 +11,10 @@ from tests.journeys.commands import run
 from tests.translation.engines.test_compiled import LENGTHS, SHAPES, small, source
 
 from regard.loops.preparing import Preparation
-from regard.translation.decoding import search_loops
+from regard.translation.decoding import preparation, search_loops
 from regard.translation.decoding.search import Search, translate_batch
 from regard.translation.engines import choose, engine
-from regard.translation.engines.compiled import forward_loops, preparation
+from regard.translation.engines.compiled import forward_loops
 from regard.translation.engines.compiled.model import CompiledState
 from regard.translation.models.transformer.layers import TransformerState
 
@@ -30,7 +30,7 @@ class Unfinished(Preparation):
 @pytest.fixture
 def unfinished(monkeypatch, tmp_path) -> Unfinished:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    loops = Unfinished("regard.translation.engines.compiled.preparation")
+    loops = Unfinished("regard.translation.decoding.preparation")
     monkeypatch.setattr(engine, "LOOPS", loops)
     return loops
 
