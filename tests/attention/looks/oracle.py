@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.attention.kernels.reference import weigh
 from regard.attention.kernels.request import ask
-from regard.attention.looks.source import masked_scores
+from regard.attention.looks.scored import masked_scores
 from regard.attention.normalisers import Softmax
 
 

@@ -15,8 +15,8 @@ from torch import Tensor
 import regard
 from regard.attention import masks, normalisers, scores
 from regard.attention.kernels.additive.kernels import Cpu
-from regard.attention.looks import softmax, source
-from regard.attention.looks.softmax import AdditiveBlocks
+from regard.attention.looks import source
+from regard.attention.looks.source import AdditiveBlocks
 
 SOFTLY = normalisers.Softmax(0.6)
 MORE = [
@@ -51,7 +51,7 @@ def test_the_answers_are_those_of_the_dense_weights(
 ) -> None:
     monkeypatch.setattr(source, "BLOCK", block)
     if block < 1 << 20:
-        monkeypatch.setattr(softmax, "LEAST", 3)  # no whole number of tiles
+        monkeypatch.setattr(source, "LEAST", 3)  # no whole number of tiles
     look, exact = look_and_dense(case)
     assert isinstance(look._source(), AdditiveBlocks)
     assert exact.scores is not None

@@ -79,7 +79,7 @@ def test_the_answers_are_those_of_the_dense_weights(
     case: Case, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source, "BLOCK", block)
-    monkeypatch.setattr("regard.attention.looks.softmax.LEAST", 1)
+    monkeypatch.setattr("regard.attention.looks.source.LEAST", 1)
     look, exact = look_and_dense(case)
     if exact.scores is not None:
         check(case, "log-normaliser", look.log_normaliser(), exact.log_normaliser())

@@ -43,7 +43,7 @@ def ask(queries: int, keys: int, mask: Any = None, **how: Any) -> tuple[Look, De
 
 def small_blocks(block: int) -> Any:
     return patch.multiple("regard.attention.looks.source", BLOCK=block), patch.multiple(
-        "regard.attention.looks.softmax", LEAST=min(block, 32)
+        "regard.attention.looks.source", LEAST=min(block, 32)
     )
 
 

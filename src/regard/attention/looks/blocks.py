@@ -76,10 +76,10 @@ class Block(ABC):
 
     def _ranked(self, numbers: Tensor, weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """The weights of the highest numbers and their keys; 0 and -1 where a number is -inf."""
-        values, found = ranking.top(numbers, count)
+        values, places = ranking.top(numbers, count)
         missing, none = (0, count - values.shape[-1]), values == -torch.inf
-        heaviest = weights.gather(-1, found).masked_fill(none, 0.0)
-        keys = (found + self.region.columns.start).masked_fill(none, -1)
+        heaviest = weights.gather(-1, places).masked_fill(none, 0.0)
+        keys = (places + self.region.columns.start).masked_fill(none, -1)
         return F.pad(heaviest, missing), F.pad(keys, missing, value=-1)
 
 

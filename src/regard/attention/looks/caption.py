@@ -34,25 +34,27 @@ class Caption:
         >>> Caption("model: self", axes=(range(2), (4, 9)), headed=True).of((0, 1))
         'entry 0, head 9'
         """
-        left = iter(place)
-        axes = [range(1 + each) for each in place] if self.axes is None else self.axes
-        numbers = [axis if isinstance(axis, int) else axis[next(left)] for axis in axes]
+        indices = iter(place)
+        axes = [range(1 + index) for index in place] if self.axes is None else self.axes
+        numbers = [axis if isinstance(axis, int) else axis[next(indices)] for axis in axes]
         entry = numbers[:-1] if self.headed else numbers
-        shown = str(entry[0]) if len(entry) == 1 else str(entry)
-        named = f"entry {shown}" if self.title else shown
+        label = str(entry[0]) if len(entry) == 1 else str(entry)
+        label = f"entry {label}" if self.title else label
         heads = [f"head {number}" for number in numbers[len(entry) :]]
-        return ", ".join([named] * bool(entry) + heads)
+        return ", ".join([label] * bool(entry) + heads)
 
-    def chosen(self, entries: tuple[Entry, ...], shape: Shape) -> Caption:
+    def selected(self, entries: tuple[Entry, ...], shape: Shape) -> Caption:
         """Of a look of this shape, the caption of these entries.
 
-        >>> Caption().chosen((1, slice(2, 4)), (3, 4, 5, 5)).of((0,))
+        >>> Caption().selected((1, slice(2, 4)), (3, 4, 5, 5)).of((0,))
         '[1, 2]'
         """
         axes = tuple(map(range, shape[:-2])) if self.axes is None else self.axes
-        wanted = iter(entries)
-        left = tuple(axis if isinstance(axis, int) else _some(axis, next(wanted)) for axis in axes)
-        return replace(self, axes=left)
+        indices = iter(entries)
+        selected = tuple(
+            axis if isinstance(axis, int) else _selected(axis, next(indices)) for axis in axes
+        )
+        return replace(self, axes=selected)
 
     def merged(self) -> Caption:
         """The caption after the last two batch axes became one: of groups of n, i n + j is member j of group i.
@@ -78,16 +80,18 @@ class Caption:
     def averaged(self) -> Caption:
         """The caption of the mean over the last batch axis that is left."""
         axes = self.axes or ()
-        last = max((n for n, axis in enumerate(axes) if not isinstance(axis, int)), default=None)
-        if last is None:
+        averaged = max(
+            (n for n, axis in enumerate(axes) if not isinstance(axis, int)), default=None
+        )
+        if averaged is None:
             return self
-        heads = self.headed and last == len(axes) - 1
+        heads = self.headed and averaged == len(axes) - 1
         title = f"{self.title}, mean of {'heads' if heads else 'entries'}" if self.title else ""
-        left = (*axes[:last], *axes[last + 1 :])
-        return replace(self, title=title, axes=left, headed=self.headed and not heads)
+        axes = (*axes[:averaged], *axes[averaged + 1 :])
+        return replace(self, title=title, axes=axes, headed=self.headed and not heads)
 
 
-def _some(axis: Sequence[int], entry: Entry) -> Sequence[int] | int:
+def _selected(axis: Sequence[int], entry: Entry) -> Sequence[int] | int:
     """Entries of an axis: as a list, where some are left out."""
     if isinstance(entry, int):
         return axis[entry]

@@ -1,20 +1,17 @@
 """The same weights over other batch axes: some entries alone, or groups of heads laid side by side.
 
-Every part of a request is changed alike: it gets as many batch axes as the look has, some of size 1,
+Every tensor of a request is changed alike: it gets as many batch axes as the look has, some of size 1,
 and then the change. Nothing is scored, so a look stays lazy.
 """
 
+import operator
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
-from operator import index
 from typing import Any, TypeVar
 
-import torch
 from torch import Tensor
 
-from regard.attention.kernels.recomputing import Surroundings
-from regard.attention.kernels.reference import weigh
 from regard.attention.kernels.request import Request
 from regard.attention.masks import Mask
 from regard.attention.masks.mask import Reach
@@ -24,14 +21,12 @@ from regard.attention.normalisers import is_plain as is_plain_normaliser
 from regard.attention.scores import Additive, General, Score, SoftCap
 from regard.attention.scores.prepare import PreparedAdditive, is_additive, is_cap, is_dots, is_plain
 from regard.attention.shapes import Frame, Shape, ShapeError
-from regard.attention.versions import Reads, Versions
-from regard.loops.availability import transformed
 
 Entry = int | slice
 Owner = TypeVar("Owner", Additive, General)
 
 
-def selection(wanted: Any, shape: Shape) -> tuple[Entry, ...]:
+def selection(index: Any, shape: Shape) -> tuple[Entry, ...]:
     """An index of a look of this shape as a whole number or a slice for each batch axis.
 
     Raises:
@@ -40,37 +35,37 @@ def selection(wanted: Any, shape: Shape) -> tuple[Entry, ...]:
         ShapeError: there are more of them than batch axes.
     """
     batch = shape[:-2]
-    parts = list(wanted) if isinstance(wanted, tuple) else [wanted]
-    dots = sum(part is Ellipsis for part in parts)
-    missing = len(batch) - (len(parts) - dots)
+    indices = list(index) if isinstance(index, tuple) else [index]
+    dots = sum(number is Ellipsis for number in indices)
+    missing = len(batch) - (len(indices) - dots)
     if dots > 1:
         raise IndexError("a look's index has more than one ...: leave out all but one")
     if missing < 0:
         raise ShapeError(
             f"a look of shape {list(shape)} has {len(batch)} batch axes, got"
-            f" {len(parts) - dots} indices: queries and keys are chosen by"
+            f" {len(indices) - dots} indices: queries and keys are chosen by"
             " weights(rows=…, columns=…)"
         )
-    whole = [slice(None)] * missing
-    at = next((n for n, part in enumerate(parts) if part is Ellipsis), len(parts))
-    axes = [*parts[:at], *whole, *parts[at + 1 :]]
+    at = next((n for n, number in enumerate(indices) if number is Ellipsis), len(indices))
+    axes = [*indices[:at], *[slice(None)] * missing, *indices[at + 1 :]]
     return tuple(
-        _entry(part, axis, size) for axis, (part, size) in enumerate(zip(axes, batch, strict=True))
+        _entry(number, axis, size)
+        for axis, (number, size) in enumerate(zip(axes, batch, strict=True))
     )
 
 
-def _entry(part: Any, axis: int, size: int) -> Entry:
-    if isinstance(part, slice):
-        if part.step is not None and part.step < 1:
-            raise IndexError(f"a slice of batch axis {axis} has step {part.step}: pass 1 or more")
-        return part
+def _entry(index: Any, axis: int, size: int) -> Entry:
+    if isinstance(index, slice):
+        if index.step is not None and index.step < 1:
+            raise IndexError(f"a slice of batch axis {axis} has step {index.step}: pass 1 or more")
+        return index
     try:
-        number = None if isinstance(part, bool) else index(part)
+        number = None if isinstance(index, bool) else operator.index(index)
     except (TypeError, RuntimeError):
         number = None
     if number is None:
         raise TypeError(
-            f"a look is indexed by whole numbers, slices and ..., got {type(part).__name__} for"
+            f"a look is indexed by whole numbers, slices and ..., got {type(index).__name__} for"
             f" batch axis {axis}: for several entries take a slice, or a look of each"
         )
     if not -size <= number < size:
@@ -81,136 +76,115 @@ def _entry(part: Any, axis: int, size: int) -> Entry:
 def select(request: Request, batch: Shape, entries: tuple[Entry, ...]) -> Request:
     """A request for these batch entries alone."""
 
-    def of(part: Tensor) -> Tensor:
-        own = []
-        for entry, size, whole in zip(entries, part.shape, batch, strict=False):
-            if size == whole:
-                own.append(entry)
+    def pick_entries(tensor: Tensor) -> Tensor:
+        indices = []
+        for entry, size, full_size in zip(entries, tensor.shape, batch, strict=False):
+            if size == full_size:
+                indices.append(entry)
             else:
-                own.append(0 if isinstance(entry, int) else slice(None))
-        return part[tuple(own)]
+                indices.append(0 if isinstance(entry, int) else slice(None))
+        return tensor[tuple(indices)]
 
-    after = tuple(
+    selected = tuple(
         len(range(size)[entry])
         for entry, size in zip(entries, batch, strict=True)
         if isinstance(entry, slice)
     )
-    return changed(request, of, batch, after)
+    return with_batch(request, pick_entries, batch, selected)
 
 
 def merge(request: Request, batch: Shape) -> Request:
     """A request in which the last two batch axes, key heads and their groups, are one: the heads."""
     rank, (outer, inner) = len(batch), batch[-2:]
 
-    def of(part: Tensor) -> Tensor:
-        if part.shape[rank - 2 : rank] != (1, 1):
-            part = part.expand(*part.shape[: rank - 2], outer, inner, *part.shape[rank:])
-        return part.flatten(rank - 2, rank - 1)
+    def merge_axes(tensor: Tensor) -> Tensor:
+        if tensor.shape[rank - 2 : rank] != (1, 1):
+            tensor = tensor.expand(*tensor.shape[: rank - 2], outer, inner, *tensor.shape[rank:])
+        return tensor.flatten(rank - 2, rank - 1)
 
-    return changed(request, of, batch, (*batch[:-2], outer * inner))
+    return with_batch(request, merge_axes, batch, (*batch[:-2], outer * inner))
 
 
-def changed(
-    request: Request, of: Callable[[Tensor], Tensor], before: Shape, after: Shape
+def with_batch(
+    request: Request, change: Callable[[Tensor], Tensor], batch: Shape, new_batch: Shape
 ) -> Request:
-    """The request with the batch axes of every part changed from `before` to `after`.
+    """The request with the batch axes of every tensor changed from `batch` to `new_batch`.
 
-    `of` gets a part with all batch axes; one of size 1 stands for all entries. A score of the
+    `change` gets a tensor with all batch axes; one of size 1 stands for all entries. A score of the
     caller's may depend on all batch entries, so it is computed for all of them.
     """
 
-    def change(part: Tensor, own: int = 2) -> Tensor:
-        """A part with `own` axes of its own. Without others it is the same for all entries."""
-        return part if part.ndim == own else of(part[(None,) * (len(before) + own - part.ndim)])
+    def change_all(tensor: Tensor, axes: int = 2) -> Tensor:
+        """A tensor with some axes behind its batch axes. Without batch axes it is the same for all entries."""
+        if tensor.ndim == axes:
+            return tensor
+        return change(tensor[(None,) * (len(batch) + axes - tensor.ndim)])
 
     query, key = request.query, request.key
-    score = with_parameters(request.score, change)
+    score = with_parameters(request.score, change_all)
     if score is None:
-        score = ChangedScore(request.score, change)
+        score = ChangedScore(request.score, change_all)
     else:
-        query, key = change(query), change(key)
+        query, key = change_all(query), change_all(key)
     mask = request.mask
     if isinstance(mask, Tensor):
-        mask = change(mask)
+        mask = change_all(mask)
     elif mask is not None and not isinstance(mask, Band | Packed):
-        mask = ChangedMask(mask, request.frame, change)
+        mask = ChangedMask(mask, request.frame, change_all)
     return replace(
         request,
         query=query,
         key=key,
         score=score,
-        bias=None if request.bias is None else change(request.bias),
+        bias=None if request.bias is None else change_all(request.bias),
         mask=mask,
-        frame=request.frame._replace(batch=after),
+        frame=request.frame._replace(batch=new_batch),
     )
 
 
-def with_tensors(request: Request, of: Callable[[Tensor], Tensor]) -> Request | None:
+def with_tensors(request: Request, change: Callable[[Tensor], Tensor]) -> Request | None:
     """The request with other tensors; None where a function of the caller's may hide some."""
-    score = with_parameters(request.score, lambda parameter, own: of(parameter))
+    score = with_parameters(request.score, lambda parameter, axes: change(parameter))
     if score is None or not is_plain_normaliser(request.normaliser):
         return None
-    bias = None if request.bias is None else of(request.bias)
-    query, key = of(request.query), of(request.key)
+    bias = None if request.bias is None else change(request.bias)
+    query, key = change(request.query), change(request.key)
     return replace(request, query=query, key=key, score=score, bias=bias)
 
 
-def versions_of(request: Request) -> Versions:
-    """The tensors that the weights are made of, with the present counts of their writes.
-
-    Where a function of the caller's may read others, it is called for one row, which shows them.
-    """
-    if transformed():
-        return Versions()
-    query = "weights" if isinstance(request.score, Stored) else "query"
-    tensors = [(query, request.query), ("key", request.key)]
-    if request.bias is not None:
-        tensors.append(("bias", request.bias))
-
-    def keep(parameter: Tensor, own: int) -> Tensor:
-        tensors.append(("a parameter of the score", parameter))
-        return parameter
-
-    of_mask = request.mask_tensors()
-    tensors += [("mask", each) for each in of_mask or ()]
-    score = with_parameters(request.score, keep)
-    if not (score is None or of_mask is None) and is_plain_normaliser(request.normaliser):
-        return Versions(tensors)
-    row = torch.arange(min(1, request.queries), device=request.frame.device)
-    reads = Reads(tensors)
-    with Surroundings(request.query).again(), reads:
-        weigh(request, row)
-    return reads.versions()
-
-
-def with_parameters(score: Score, of: Callable[[Tensor, int], Tensor]) -> Score | None:
+def with_parameters(score: Score, change: Callable[[Tensor, int], Tensor]) -> Score | None:
     """The score with other parameters; None for one of the caller's, which may hide some.
 
-    `of` is called for every parameter that the score still uses, with the number of its own axes:
-    the axes before them are those of heads.
+    `change` is called for every parameter that the score still uses, with the number of axes behind
+    those of heads.
     """
     if type(score) is SoftCap and is_cap(score):
-        inner = with_parameters(score.score, of)
+        inner = with_parameters(score.score, change)
         return None if inner is None else SoftCap(inner, score.cap)
     if type(score) is PreparedAdditive and type(score.score) is Additive:
         used = ("weight",) if score.projected else ("query_weight", "weight", "bias")
-        return PreparedAdditive(_twin(score.score, of, 1, used), score.projected)
+        return PreparedAdditive(_twin(score.score, change, 1, used), score.projected)
     if type(score) is Additive and is_additive(score):
-        return _twin(score, of, 1)
+        return _twin(score, change, 1)
     if type(score) is General and is_dots(score):
-        return _twin(score, of, 2)
+        return _twin(score, change, 2)
     return score if is_plain(score) or isinstance(score, Stored) else None
 
 
 def _twin(
-    score: Owner, of: Callable[[Tensor, int], Tensor], own: int, used: tuple[str, ...] | None = None
+    score: Owner,
+    change: Callable[[Tensor, int], Tensor],
+    axes: int,
+    used: tuple[str, ...] | None = None,
 ) -> Owner:
-    """The same score with other parameters, where `own` axes of its weight are not those of heads."""
-    heads = score.weight.ndim - own
+    """The same score with other parameters, where `axes` axes of its weight are behind those of heads."""
+    heads = score.weight.ndim - axes
     twin = copy(score)
     twin.__dict__["_parameters"] = {
-        name: each if each is None or (used and name not in used) else of(each, each.ndim - heads)
-        for name, each in score._parameters.items()
+        name: parameter
+        if parameter is None or (used and name not in used)
+        else change(parameter, parameter.ndim - heads)
+        for name, parameter in score._parameters.items()
     }
     return twin
 
@@ -238,11 +212,11 @@ class ChangedMask(Mask):
     """A rule over the batch axes of another frame, changed."""
 
     mask: Mask
-    before: Frame
+    frame: Frame
     change: Callable[[Tensor], Tensor]
 
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
-        return self.change(self.mask.window(rows, columns, self.before))
+        return self.change(self.mask.window(rows, columns, self.frame))
 
     def reach(self, rows: range, frame: Frame) -> Reach:
-        return self.mask.reach(rows, self.before)
+        return self.mask.reach(rows, self.frame)

@@ -14,7 +14,8 @@ from torch import Tensor
 from regard.attention.kernels.request import Request, ask
 from regard.attention.looks.entries import Entry, Stored, merge, select, selection
 from regard.attention.looks.notebook import html
-from regard.attention.looks.source import BlockSource, MeanBlocks
+from regard.attention.looks.scored import MeanBlocks
+from regard.attention.looks.source import BlockSource
 from regard.attention.looks.statistics import Statistics
 from regard.attention.looks.weights import Weights
 from regard.attention.normalisers import Identity
@@ -73,9 +74,9 @@ class Look(Statistics):
             >>> look[0].shape, look[:, 1].shape, look[..., 2:4].shape
             ((8, 3, 5), (2, 3, 5), (2, 2, 3, 5))
         """
-        chosen = selection(entries, self.shape)
-        look = self._at(chosen)
-        look.caption = self.caption.chosen(chosen, self.shape)
+        indices = selection(entries, self.shape)
+        look = self._at(indices)
+        look.caption = self.caption.selected(indices, self.shape)
         return look
 
     def _at(self, entries: tuple[Entry, ...]) -> Look:
@@ -107,9 +108,10 @@ class Look(Statistics):
         return self._of(merge(self._request, self.shape[:-2]))
 
     def _of(self, request: Request) -> Look:
-        other = copy(self)
-        other._request, other._batch = request, None
-        return other
+        look = copy(self)
+        Weights.__init__(look, request)
+        look._batch = None
+        return look
 
     def mean_heads(self) -> Look:
         """The look whose weights are the mean over heads, the last batch axis.
@@ -242,5 +244,5 @@ class MeanLook(Look):
             return None
         return spoilt.expand(*self._look.shape[:-2], *spoilt.shape[-2:]).any(-3)
 
-    def _changed(self, change: Callable[[Request], Request]) -> MeanLook:
-        return MeanLook(self._look._changed(change))
+    def _with(self, change: Callable[[Request], Request]) -> MeanLook:
+        return MeanLook(self._look._with(change))

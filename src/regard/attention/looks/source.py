@@ -1,35 +1,42 @@
-"""Where the blocks of a look come from."""
+"""Where the blocks of a look come from: scores of ours in a buffer, only between keys that are read."""
+
+from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from math import prod
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.reference import scores_of, weigh
+from regard.attention.kernels.additive.kernels import Cpu
+from regard.attention.kernels.additive.requests import capped_score, joint_spans
 from regard.attention.kernels.request import Request
-from regard.attention.looks.blocks import Block, Index, Region, SoftmaxBlock, WeightsBlock
-from regard.attention.looks.entries import Stored
-from regard.attention.normalisers import Hard, Softmax
-from regard.attention.products import fitted, widen
-from regard.attention.scores import SoftCap
-from regard.attention.scores.prepare import prepare_both
-from regard.attention.shapes import Shape
-from regard.loops.availability import transformed
+from regard.attention.looks.blocks import Block, Index, Region, SoftmaxBlock
+from regard.attention.masks.mask import Given, Reach, pick
+from regard.attention.normalisers import Softmax
+from regard.attention.products import divided, dots, widen
+from regard.attention.scores import DotLike
+from regard.attention.shapes import Frame, Shape
+from regard.loops.availability import serve
+
+if TYPE_CHECKING:
+    from regard.attention.kernels.additive.cpu.looks import PairScores
 
 BLOCK = 1 << 20  # scores held at a time, twice: small enough for caches, enough to be quick
 BLOCK_ON_DEVICE = 1 << 24
+LEAST = 32  # rows of a block: with fewer, a product spends its time on fetching keys
 
 
 class BlockSource(ABC):
     """The rows of weights (*batch, queries, keys), a block at a time."""
 
-    def __init__(self, batch: Shape, queries: int, keys: int, device: torch.device) -> None:
-        self.batch, self.queries, self.keys, self.device = batch, queries, keys, device
+    def __init__(self, batch: Shape, frame: Frame) -> None:
+        self.batch, self.frame = batch, frame
+        self.queries, self.keys, self.device = frame.queries, frame.keys, frame.device
 
     @abstractmethod
     def blocks(self, rows: Tensor | None) -> Iterator[Block]:
@@ -44,94 +51,196 @@ class BlockSource(ABC):
         count = self.queries if rows is None else len(rows)
         for start in range(0, count, height):
             at = slice(start, min(start + height, count))
-            own = self._strip(rows, at.start, at.stop)
-            yield Region((slice(None),) * len(self.batch), at, own, range(self.keys))
+            strip = self._strip(rows, at.start, at.stop)
+            yield Region((slice(None),) * len(self.batch), at, strip, range(self.keys))
 
     def _strip(self, rows: Tensor | None, start: int, stop: int) -> Tensor:
         return torch.arange(start, stop, device=self.device) if rows is None else rows[start:stop]
 
 
-class MeanBlocks(BlockSource):
-    """Rows of weights averaged over the last batch axis."""
+class SoftmaxBlocks(BlockSource):
+    """Rows of softmax(score / T + bias / T) under any mask, for scores of any entries, rows and keys alone.
 
-    def __init__(self, source: BlockSource, empty: Callable[..., Tensor]) -> None:
-        super().__init__(source.batch[:-1], source.queries, source.keys, source.device)
-        self._source, self._empty = source, empty
-
-    def blocks(self, rows: Tensor | None) -> Iterator[Block]:
-        for whole in self._regions(rows):
-            mean = self._empty(*self.batch, len(whole.rows), self.keys).zero_()
-            for block in self._source.blocks(whole.rows):
-                region = block.region
-                into = mean[(*region.entries[:-1], region.at, region.across)]
-                into += block.weights().sum(-3) / self._source.batch[-1]
-            yield WeightsBlock(whole, mean, mean != 0)
-
-
-class ScoredBlocks(BlockSource):
-    """Rows of any score, mask and normaliser: every batch entry at once, a few rows of each.
-
-    A score or normaliser of the caller's sees all keys, as it may depend on all of them.
+    Args:
+        request: its mask and bias; a subclass has the scores.
+        batch: the batch axes of the weights.
+        dtype: of the scores.
     """
 
-    def __init__(self, request: Request) -> None:
-        super().__init__(request.batch(), request.queries, request.keys, request.frame.device)
-        self._softmax = type(request.normaliser) is Softmax
-        self._request = prepared(request)
-        self._cost = width(request.score)
+    def __init__(self, request: Request, batch: Shape, dtype: torch.dtype) -> None:
+        super().__init__(batch, request.frame)
+        mask, temperature = request.mask, cast(Softmax, request.normaliser).temperature
+        self._request, self._dtype = request, dtype
+        self._mask = Given(mask) if isinstance(mask, Tensor) else mask
+        self._bias, self._bias_shuts = None, False
+        if request.bias is not None:
+            self._bias = lift(divided(request.bias, dtype, temperature), len(self.batch))
+            self._bias_shuts = bool((request.bias == -torch.inf).any())
+
+    @abstractmethod
+    def _write(self, scores: Tensor, region: Region, in_order: bool) -> None:
+        """Fill the scores of a region over T; `in_order` says that its rows follow one another."""
 
     def blocks(self, rows: Tensor | None) -> Iterator[Block]:
-        for region in self._regions(rows, self._cost):
-            compute = masked_scores if self._softmax else weigh
-            numbers = compute(self._request, region.rows)
-            numbers = numbers.expand(*self.batch, len(region.rows), self.keys)
-            if self._softmax:
-                spare = None if transformed() else torch.empty_like(numbers)
-                yield SoftmaxBlock(region, numbers, spare)
-            elif isinstance(self._request.score, Stored):
-                yield WeightsBlock(region, numbers, numbers != 0)
-            else:
-                yield WeightsBlock(region, numbers, self._request.readable(region.rows))
+        room, buffers = self._room(), _Buffers(self._dtype, self.device)
+        for at, strip, reach in self._reaching(rows):
+            masked = list(self._masked(strip, reach))
+            groups = partition(self.batch, max(1, room // max(1, len(strip) * len(reach.some))))
+            for entries in groups:
+                region = Region(entries, at, strip, reach.some)
+                scores, spare = buffers.of(
+                    (*sizes(self.batch, entries), len(strip), len(reach.some))
+                )
+                if scores.numel():
+                    self._write(scores, region, rows is None)
+                if self._bias is not None:
+                    self._add_bias(scores, region)
+                for columns, closed in masked:
+                    scores[..., columns].masked_fill_(cut(closed, entries), -torch.inf)
+                finite = not masked and self._bias is None
+                yield SoftmaxBlock(region, scores, spare, finite=finite)
+
+    def _reaching(self, rows: Tensor | None) -> Iterator[tuple[slice, Tensor, Reach]]:
+        """Strips of rows that fill a block with the keys they reach: more rows where these are few.
+
+        Not more than keys, though: the longer a strip along a diagonal, the more of it is masked.
+        """
+        start, count = 0, self.queries if rows is None else len(rows)
+        room = self._room()
+        while start < count:
+            least = stop = min(start + LEAST, count)
+            strip = self._strip(rows, start, stop)
+            reach = self._reach(strip)
+            if stop < count:
+                height = min(room // max(1, len(reach.some)), max(128, len(reach.some)))
+                stop = min(start + max(LEAST, height // LEAST * LEAST), count)
+            if stop > least:
+                strip = self._strip(rows, start, stop)
+                reach = self._reach(strip)
+            yield slice(start, stop), strip, reach
+            start = stop
+
+    def _reach(self, strip: Tensor) -> Reach:
+        if self._mask is None:
+            return Reach(range(self.keys), range(self.keys))
+        return self._mask.reach(range(int(strip.min()), int(strip.max()) + 1), self.frame)
+
+    def _masked(self, strip: Tensor, reach: Reach) -> Iterator[tuple[slice, Tensor]]:
+        """Columns of the block, and which of them which rows may not read, where some may."""
+        columns_read, every = reach
+        if not every:
+            every = range(columns_read.stop, columns_read.stop)
+        start, stop = columns_read.start, columns_read.stop
+        for edge in (range(start, every.start), range(every.stop, stop)):
+            if edge and self._mask is not None:
+                columns = torch.arange(edge.start, edge.stop, device=self.device)
+                window = self._mask.window(strip, columns, self.frame)
+                closed = ~lift(window, len(self.batch))
+                yield slice(edge.start - start, edge.stop - start), closed
+
+    def _add_bias(self, scores: Tensor, region: Region) -> None:
+        bias = pick(cut(cast(Tensor, self._bias), region.entries), -2, region.rows)
+        columns = slice(region.columns.start, region.columns.stop)
+        bias = bias if bias.shape[-1] == 1 else bias[..., columns]
+        scores += bias
+        if self._bias_shuts:  # a key that holds NaN is masked as well
+            scores.masked_fill_(bias == -torch.inf, -torch.inf)
 
 
-def prepared(request: Request) -> Request:
-    """The same request, of which no strip of rows does again what all share.
+class ProductBlocks(SoftmaxBlocks):
+    """Rows of softmax(scale f(q) . g(k) + bias)."""
 
-    Finite numbers of its bias are finite over the temperature of a softmax. A hard choice compares
-    the keys as they are.
-    """
-    if isinstance(request.normaliser, Hard):
-        return request
-    score, query, key = prepare_both(request.score, widen(request.query), widen(request.key))
-    bias, normaliser = request.bias, request.normaliser
-    if bias is not None and type(normaliser) is Softmax:
-        dtype = torch.promote_types(request.query.dtype, torch.float32)
-        bias = fitted(bias, dtype, normaliser.temperature)
-    return replace(request, score=score, query=query, key=key, bias=bias)
+    def __init__(self, request: Request, batch: Shape) -> None:
+        score = cast(DotLike, request.score)
+        query, key, scale = score.factors(widen(request.query), widen(request.key))
+        dtype = torch.promote_types(query.dtype, key.dtype)
+        super().__init__(request, batch, dtype)
+        self._scale = scale / cast(Softmax, request.normaliser).temperature
+        rank = len(self.batch)
+        self._query, self._key = lift(query.to(dtype), rank), lift(key.to(dtype), rank)
 
-
-def masked_scores(request: Request, rows: Tensor) -> Tensor:
-    """The scores of these queries over the temperature, -inf where a key may not be read."""
-    scores, readable = scores_of(request, rows), request.readable(rows)
-    if readable is not None:
-        scores = torch.where(readable, scores, -torch.inf)
-    return scores / cast(Softmax, request.normaliser).temperature
-
-
-def width(score: object) -> int:
-    """How many numbers a score holds for every pair of a query and a key."""
-    while isinstance(score, SoftCap):
-        score = score.score
-    return getattr(score, "d_hidden", 1)
+    def _write(self, scores: Tensor, region: Region, in_order: bool) -> None:
+        query, key = cut(self._query, region.entries), cut(self._key, region.entries)
+        query = query[..., region.at, :] if in_order else query.index_select(-2, region.rows)
+        key = key[..., region.columns.start : region.columns.stop, :]
+        batch = scores.shape[:-2]
+        if query.shape[:-2] == key.shape[:-2] == batch:
+            _product(query, key, self._scale, scores)
+        else:
+            scores.copy_(dots(query * self._scale, key))
 
 
-def partition(batch: Shape, most: int) -> list[Index]:
-    """The batch entries in groups of at most `most`, or of one: a slice of each axis."""
-    axis, whole = len(batch), 1
-    while axis and whole * batch[axis - 1] <= most:
+class AdditiveBlocks(SoftmaxBlocks):
+    """Rows of softmax(cap(w . tanh(a + c)) + bias), scored by the loops of the kernel `cpu`."""
+
+    def __init__(self, request: Request, batch: Shape) -> None:
+        self._score, self._cap = capped_score(request.score)
+        joint = torch.promote_types(request.query.dtype, request.key.dtype)
+        dtype = torch.promote_types(joint, torch.float32)
+        super().__init__(request, batch, dtype)
+        # Half precisions are computed in float32, and under autocast the rest is.
+        self._features = self._score.query_features(widen(request.query)).to(dtype)
+        self._key = self._score.key_features(widen(request.key)).to(dtype)
+        self._spans = joint_spans(request.mask, request.frame)
+
+    def blocks(self, rows: Tensor | None) -> Iterator[Block]:
+        from regard.attention.kernels.additive.cpu.looks import PairScores
+
+        features, spans = self._features, self._spans
+        if rows is not None:
+            features = features.index_select(-2, rows)
+            spans = spans and (pick(spans[0], -1, rows), pick(spans[1], -1, rows))
+        temperature = cast(Softmax, self._request.normaliser).temperature
+        weight = self._score.weight.to(self._dtype)
+        self._pairs: PairScores = PairScores(
+            features, self._key, weight, spans, self.batch, self._cap, temperature
+        )
+        yield from super().blocks(rows)
+
+    def _write(self, scores: Tensor, region: Region, in_order: bool) -> None:
+        self._pairs.write(scores, region.entries, region.at, region.columns)
+
+
+def is_additive(request: Request) -> bool:
+    """Whether the loops for additive scores serve a look at this request, and are faster."""
+    if not serve(request.query, request.key):
+        return False
+    undropped = replace(request, dropout=0.0)
+    return Cpu().objection(undropped, request.key) is None and Cpu().pays(request)
+
+
+class _Buffers:
+    """Two stretches of memory that every block is written to in turn."""
+
+    def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
+        self._scores = self._spare = torch.empty(0, dtype=dtype, device=device)
+
+    def of(self, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        size = prod(shape)
+        if self._scores.numel() < size:
+            self._scores, self._spare = self._scores.new_empty(size), self._scores.new_empty(size)
+        return self._scores[:size].view(shape), self._spare[:size].view(shape)
+
+
+def _product(query: Tensor, key: Tensor, scale: float, out: Tensor) -> None:
+    count = prod(out.shape[:-2])
+    flat = out.view(count, *out.shape[-2:])
+    query, key = (vectors.reshape(count, *vectors.shape[-2:]) for vectors in (query, key))
+    if flat.shape[0] == 1:
+        torch.addmm(flat[0], query[0], key[0].mT, beta=0, alpha=scale, out=flat[0])
+    else:
+        torch.baddbmm(flat, query, key.mT, beta=0, alpha=scale, out=flat)
+
+
+def partition(batch: Shape, limit: int) -> list[Index]:
+    """The batch entries in groups of at most `limit`, or of one: a slice of each axis."""
+    axis, entries = len(batch), 1
+    while axis and entries * batch[axis - 1] <= limit:
         axis -= 1
-        whole *= batch[axis]
-    steps = [1] * (axis - 1) + [max(1, most // max(1, whole))] * min(axis, 1) + list(batch[axis:])
+        entries *= batch[axis]
+    steps = (
+        [1] * (axis - 1) + [max(1, limit // max(1, entries))] * min(axis, 1) + list(batch[axis:])
+    )
     slices = [
         [slice(i, i + step) for i in range(0, size, step)] if step else []
         for size, step in zip(batch, steps, strict=True)
@@ -148,12 +257,12 @@ def cut(tensor: Tensor, entries: Index) -> Tensor:
     """These batch entries; an axis of size 1 stands for all of them, and stays."""
     return tensor[
         tuple(
-            slice(None) if size == 1 else part
-            for size, part in zip(tensor.shape, entries, strict=False)
+            slice(None) if size == 1 else entry
+            for size, entry in zip(tensor.shape, entries, strict=False)
         )
     ]
 
 
 def sizes(batch: Shape, entries: Index) -> Shape:
     """How many batch entries of each axis are meant."""
-    return tuple(len(range(size)[part]) for size, part in zip(batch, entries, strict=True))
+    return tuple(len(range(size)[entry]) for size, entry in zip(batch, entries, strict=True))

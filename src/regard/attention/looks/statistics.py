@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from math import prod
+from operator import methodcaller
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -33,20 +34,20 @@ class Statistics(Weights):
         """
         batch, queries, keys = self.shape[:-2], *self.shape[-2:]
         if rows is None and columns is None:
-            whole = self._finite()._rows(None).expand(*batch, queries, keys)
+            weights = self._finite()._rows(None).expand(*batch, queries, keys)
             if progress:
                 progress(prod(batch) * queries, prod(batch) * queries)
-            return whole
+            return weights
         down = positions(rows, queries, self.device)
         if not self._follows():
             across = None if columns is None else positions(columns, keys, self.device)
             return self._window(down, across, progress)
         look, across = self._finite(), positions(columns, keys, self.device)
-        parts = [
+        windows = [
             look._spread(block).index_select(-1, across)
             for block in down.split(max(1, BLOCK // max(1, keys)))
         ]
-        return torch.cat(parts, dim=-2)
+        return torch.cat(windows, dim=-2)
 
     def readable(
         self, rows: Window = None, columns: Window = None
@@ -73,13 +74,13 @@ class Statistics(Weights):
     @torch.no_grad()
     def _window(self, down: Tensor, across: Tensor | None, progress: Progress | None) -> Tensor:
         keys = self.shape[-1]
-        seen = self._empty(*self.shape[:-2], len(down), keys if across is None else len(across))
+        window = self._empty(*self.shape[:-2], len(down), keys if across is None else len(across))
         for block in self._blocks(down, progress):
             region = block.region
-            whole = F.pad(block.weights(), (region.columns.start, keys - region.columns.stop))
+            weights = F.pad(block.weights(), (region.columns.start, keys - region.columns.stop))
             # Picking single columns is slow, and not needed for whole rows.
-            seen[region.place] = whole if across is None else whole.index_select(-1, across)
-        return seen
+            window[region.place] = weights if across is None else weights.index_select(-1, across)
+        return window
 
     def log_normaliser(self, progress: Progress | None = None) -> Float[Tensor, "*batch queries"]:
         """ln sum_j exp(s_ij), s the scores with bias over the temperature: p = exp(s - this).
@@ -96,7 +97,7 @@ class Statistics(Weights):
         """
         self._temperature()
         return self._answer(
-            lambda block: block.log_normaliser(),
+            methodcaller("log_normaliser"),
             lambda look, rows: log_normaliser_of(look._scores(rows)),
             progress,
         )
@@ -112,7 +113,7 @@ class Statistics(Weights):
             tensor([1.3863])
         """
         return self._answer(
-            lambda block: block.entropy(),
+            methodcaller("entropy"),
             lambda look, rows: entropy_of(look._spread(rows)),
             progress,
         )
@@ -125,10 +126,10 @@ class Statistics(Weights):
     ) -> Tensor:
         """An answer for each row, from blocks or, where a gradient is wanted, from rows."""
         if not self._follows():
-            return self._each(of_block, progress)
+            return self._by_row(of_block, progress)
         return self._learned(
             lambda look, rows, _: of_rows(look, rows),
-            lambda: self._each(of_block, progress),
+            lambda: self._by_row(of_block, progress),
             progress,
         )
 
@@ -168,7 +169,7 @@ class Statistics(Weights):
 
     def argmax(self, progress: Progress | None = None) -> Int[Tensor, "*batch queries"]:
         """The key that every query reads most, the first one on a tie, as in `top`; -1 with nothing to read."""
-        return self._each(lambda block: block.argmax(), progress, torch.long)
+        return self._by_row(methodcaller("argmax"), progress, torch.long)
 
     def received(
         self,
@@ -190,24 +191,29 @@ class Statistics(Weights):
         *batch, queries, _ = self.shape
         down = None if rows is None else positions(rows, queries, self.device)
         if weights is not None:
-            asked = queries if down is None else len(down)
+            count = queries if down is None else len(down)
             try:
-                weights = weights.expand(*batch, asked)
+                weights = weights.expand(*batch, count)
             except RuntimeError as error:
                 raise ShapeError(
                     f"weights have shape {list(weights.shape)}: pass weights that broadcast to"
-                    f" {[*batch, asked]}, one a row"
+                    f" {[*batch, count]}, one a row"
                 ) from error
         follows = weights is not None and weights.requires_grad and torch.is_grad_enabled()
         if not (follows or self._follows()):
             return self._received(down, weights, progress)
 
-        def part(look: Weights, rows: Tensor, weights: Tensor | None) -> Tensor:
-            own = look._spread(rows)
-            return (own if weights is None else weights.unsqueeze(-1) * own).sum(-2)
+        def received_by(look: Weights, rows: Tensor, shares: Tensor | None) -> Tensor:
+            weights = look._spread(rows)
+            return (weights if shares is None else shares.unsqueeze(-1) * weights).sum(-2)
 
         return self._learned(
-            part, lambda: self._received(down, weights, progress), progress, down, weights, True
+            received_by,
+            lambda: self._received(down, weights, progress),
+            progress,
+            down,
+            weights,
+            True,
         )
 
     @torch.no_grad()
@@ -258,13 +264,13 @@ class Statistics(Weights):
         *batch, queries, keys = self.shape
         down = None if rows is None else positions(rows, queries, self.device)
         across = None if columns is None else positions(columns, keys, self.device)
-        asked, wide = (n if w is None else len(w) for n, w in ((queries, down), (keys, across)))
-        bins = Bins(height, asked, self.device), Bins(width, wide, self.device)
-        drawn = Map(bins, across, reduce, self._empty(*batch, height, width))
-        if wide:
+        lengths = [n if w is None else len(w) for n, w in ((queries, down), (keys, across))]
+        bins = Bins(height, lengths[0], self.device), Bins(width, lengths[1], self.device)
+        cells = Map(bins, across, reduce, self._empty(*batch, height, width))
+        if lengths[1]:
             for block in self._blocks(down, progress):
-                drawn.add(block, keys)
-        return drawn.done()
+                cells.add(block, keys)
+        return cells.pooled()
 
     def distance(
         self, signed: bool = False, progress: Progress | None = None
@@ -279,4 +285,4 @@ class Statistics(Weights):
             >>> regard.look(torch.zeros(3, 2), torch.zeros(3, 2)).distance()
             tensor([1.0000, 0.6667, 1.0000])
         """
-        return self._each(lambda block: block.distance(signed), progress)
+        return self._by_row(lambda block: block.distance(signed), progress)

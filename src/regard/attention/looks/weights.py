@@ -12,24 +12,24 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from regard.attention.kernels.recomputing import Surroundings
 from regard.attention.kernels.reference import weigh
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.zeroed import Zeroed, are_finite, is_checked, zeroed
 from regard.attention.looks.blocks import Block
-from regard.attention.looks.entries import Stored, versions_of, with_tensors
-from regard.attention.looks.softmax import AdditiveBlocks, ProductBlocks, is_additive
+from regard.attention.looks.entries import Stored, with_parameters, with_tensors
+from regard.attention.looks.scored import ScoredBlocks, masked_scores, prepared, width
 from regard.attention.looks.source import (
+    AdditiveBlocks,
     BlockSource,
-    ScoredBlocks,
-    masked_scores,
-    prepared,
+    ProductBlocks,
+    is_additive,
     sizes,
-    width,
 )
-from regard.attention.normalisers import Softmax
+from regard.attention.normalisers import Softmax, is_plain
 from regard.attention.scores.prepare import is_dots
 from regard.attention.shapes import Shape
-from regard.attention.versions import Versions
+from regard.attention.versions import Reads, Versions
 from regard.loops.availability import transformed
 
 BLOCK = 1 << 20  # scores that a backward pass holds at a time
@@ -43,7 +43,21 @@ class Weights:
 
     def __init__(self, request: Request) -> None:
         self._request = request
-        request.versions = request.versions or versions_of(request)
+        tensors, self._is_complete = _tensors_of(request)
+        self._tensors = [tensor for _, tensor in tensors]
+        rules = request.mask_tensors()
+        self._calls_functions = not self._is_complete or rules is None
+        if request.versions is None:
+            tensors += [("mask", tensor) for tensor in rules or ()]
+            request.versions = self._count(tensors)
+
+    def _count(self, tensors: list[tuple[str, Tensor]]) -> Versions:
+        """How often the tensors that the weights are made of have been written to."""
+        if transformed():
+            return Versions()
+        if self._calls_functions:
+            return _versions_read(self._request, tensors)
+        return Versions(tensors)
 
     def _unchanged(self) -> Request:
         """The request, where nothing that it reads was changed in place since the call."""
@@ -59,7 +73,8 @@ class Weights:
         """(*batch, queries, keys)."""
         if self._batch is None:
             self._batch = self._request.batch()
-        return (*self._batch, self._request.queries, self._request.keys)
+        frame = self._request.frame
+        return (*self._batch, frame.queries, frame.keys)
 
     @property
     def device(self) -> torch.device:
@@ -69,10 +84,10 @@ class Weights:
         request = self._unchanged()
         dots = is_dots(request.score) and type(request.normaliser) is Softmax
         if dots and not transformed():  # which forbids buffers, and a bound that is a number
-            return ProductBlocks(request)
+            return ProductBlocks(request, self.shape[:-2])
         if is_additive(request):
-            return AdditiveBlocks(request)
-        return ScoredBlocks(request)
+            return AdditiveBlocks(request, self.shape[:-2])
+        return ScoredBlocks(request, self.shape[:-2])
 
     def _rows(self, rows: Tensor | None) -> Tensor:
         """The weights of these queries over every key; it broadcasts to (*batch, rows, keys)."""
@@ -111,25 +126,15 @@ class Weights:
         """How many numbers a pair of a query and a key takes to score."""
         return width(self._request.score)
 
-    def _tensors(self) -> list[Tensor] | None:
-        """The tensors that the weights depend on; None where a caller's function may hide some."""
-        found: dict[int, Tensor] = {}  # each once: keys may be the queries themselves
-
-        def keep(tensor: Tensor) -> Tensor:
-            return found.setdefault(id(tensor), tensor)
-
-        return None if with_tensors(self._request, keep) is None else list(found.values())
-
     def _learns(self) -> bool:
         """Whether a gradient is wanted of the weights."""
         if not torch.is_grad_enabled():
             return False
-        tensors = self._tensors()
-        if tensors is not None:
-            return any(each.requires_grad for each in tensors)
+        if self._is_complete:
+            return any(tensor.requires_grad for tensor in self._tensors)
         # Parameters may hide anywhere in a module or function of the caller's: one row tells.
-        one = torch.zeros(min(1, self.shape[-2]), dtype=torch.long, device=self.device)
-        return self._rows(one).requires_grad
+        row = torch.zeros(min(1, self.shape[-2]), dtype=torch.long, device=self.device)
+        return self._rows(row).requires_grad
 
     def _follows(self) -> bool:
         """Whether an answer is made of operations that can be differentiated and mapped."""
@@ -140,14 +145,14 @@ class Weights:
         request = self._unchanged()
         if not is_checked(request) or are_finite(request.query, request.key):
             return self
-        found = zeroed(request)
-        return self if found is None else ZeroedWeights(self, found)
+        zeros = zeroed(request)
+        return self if zeros is None else ZeroedWeights(self, zeros)
 
     def _spoilt(self, rows: Tensor | None) -> Tensor | None:
         """Which rows give no gradient, as NaN or infinity is read there; None for no row."""
         return None
 
-    def _changed(self, change: Callable[[Request], Request]) -> Weights:
+    def _with(self, change: Callable[[Request], Request]) -> Weights:
         """The weights of a changed request."""
         return Weights(change(self._request))
 
@@ -162,7 +167,8 @@ class Weights:
     def _blocks(self, rows: Tensor | None, progress: Progress | None) -> Iterator[Block]:
         done, total = 0, self._rows_asked(rows)
         for block in self._source().blocks(rows):
-            self._versions.leave_out_changed()
+            if self._calls_functions:
+                self._versions.leave_out_changed()
             yield block
             if progress:
                 region = block.region
@@ -173,21 +179,24 @@ class Weights:
         return prod(self.shape[:-2]) * (self.shape[-2] if rows is None else len(rows))
 
     @torch.no_grad()
-    def _each(
+    def _by_row(
         self,
         answer: Callable[[Block], Tensor],
         progress: Progress | None,
         dtype: torch.dtype | None = None,
     ) -> Tensor:
-        answers = self._empty(*self.shape[:-1], dtype=dtype)
+        answers = None
         for block in self._blocks(None, progress):
-            answers[block.region.place] = answer(block)
-        return answers
+            rows = answer(block)
+            if answers is None:  # it has the axes that a transform hides, as the blocks have
+                answers = rows.new_empty(self.shape[:-1])
+            answers[(*block.region.entries, block.region.at)] = rows
+        return self._empty(*self.shape[:-1], dtype=dtype) if answers is None else answers
 
     def _learned(
         self,
-        part: Callable[[Weights, Tensor, Tensor | None], Tensor],
-        whole: Callable[[], Tensor],
+        answer: Callable[[Weights, Tensor, Tensor | None], Tensor],
+        streamed: Callable[[], Tensor],
         progress: Progress | None,
         rows: Tensor | None = None,
         weights: Tensor | None = None,
@@ -196,74 +205,101 @@ class Weights:
         """An answer with its gradient.
 
         Args:
-            part: the answer for some rows and their weights, in operations that can be differentiated.
-            whole: all of it, streamed without gradients.
+            answer: that for some rows and their weights, in operations that can be differentiated.
+            streamed: the answer for all rows, without gradients.
             rows: the rows to answer for; None for all.
             weights: their weights, where the answer has any.
-            summed: whether parts are summed, not laid side by side along the last axis.
+            summed: whether the answers of strips are summed, not laid side by side along the last axis.
         """
         versions = self._versions
-        look = self._finite()._changed(prepared)  # no strip does again what all share
-        own = torch.arange(self.shape[-2], device=self.device) if rows is None else rows
+        look = self._finite()._with(prepared)  # no strip does again what all share
+        places = torch.arange(self.shape[-2], device=self.device) if rows is None else rows
         pairs = prod(self.shape[:-2]) * self.shape[-1] * self._cost()
         height = max(1, BLOCK // max(1, pairs))
-        strips = [slice(at, at + height) for at in range(0, max(1, len(own)), height)]
-        asked = Versions([] if weights is None or transformed() else [("weights", weights)])
+        strips = [slice(at, at + height) for at in range(0, max(1, len(places)), height)]
+        shares = Versions([] if weights is None or transformed() else [("weights", weights)])
 
-        def of(look: Weights, weights: Tensor | None, at: slice) -> Tensor:
+        def answer_strip(look: Weights, weights: Tensor | None, at: slice) -> Tensor:
             versions.check_gradients()
-            asked.check_gradients()
-            return part(look, own[at], None if weights is None else weights[..., at])
+            shares.check_gradients()
+            return answer(look, places[at], None if weights is None else weights[..., at])
 
-        tensors = look._tensors()
-        if tensors is not None and not transformed():
+        if look._is_complete and not transformed():
+            # Each once: keys may be the queries themselves.
+            tensors = list({id(tensor): tensor for tensor in look._tensors}.values())
             tensors += [] if weights is None else [weights]
-            places = {id(each): place for place, each in enumerate(tensors)}
+            indices = {id(tensor): index for index, tensor in enumerate(tensors)}
 
-            def again(views: Sequence[Tensor], at: slice) -> Tensor:
+            def answer_again(views: Sequence[Tensor], at: slice) -> Tensor:
                 def view(tensor: Tensor) -> Tensor:
-                    return views[places[id(tensor)]]
+                    return views[indices[id(tensor)]]
 
-                viewed = look._changed(lambda request: cast(Request, with_tensors(request, view)))
-                return of(viewed, None if weights is None else view(weights), at)
+                viewed = look._with(lambda request: cast(Request, with_tensors(request, view)))
+                return answer_strip(viewed, None if weights is None else view(weights), at)
 
-            found: Tensor = _Recomputed.apply(again, whole, strips, summed, *tensors)  # type: ignore[no-untyped-call]
-            return found
-        kept = partial(checkpoint, of, use_reentrant=False, preserve_rng_state=False)
-        run = of if transformed() else kept  # transforms follow the operations themselves
-        parts = []
+            recomputed: Tensor = _Recomputed.apply(answer_again, streamed, strips, summed, *tensors)  # type: ignore[no-untyped-call]
+            return recomputed
+        checkpointed = partial(
+            checkpoint, answer_strip, use_reentrant=False, preserve_rng_state=False
+        )
+        run = answer_strip if transformed() else checkpointed  # transforms follow the operations
+        answers = []
         for at in strips:
-            parts.append(run(look, weights, at))
+            answers.append(run(look, weights, at))
             if progress:
-                done = prod(self.shape[:-2]) * min(at.stop, len(own))
+                done = prod(self.shape[:-2]) * min(at.stop, len(places))
                 progress(done, self._rows_asked(rows))
-        return torch.stack(parts).sum(0) if summed else torch.cat(parts, -1)
+        return torch.stack(answers).sum(0) if summed else torch.cat(answers, -1)
+
+
+def _tensors_of(request: Request) -> tuple[list[tuple[str, Tensor]], bool]:
+    """The tensors that the scores are made of, and whether no function of the caller's may hide others."""
+    query = "weights" if isinstance(request.score, Stored) else "query"
+    tensors = [(query, request.query), ("key", request.key)]
+    if request.bias is not None:
+        tensors.append(("bias", request.bias))
+
+    def note(parameter: Tensor, axes: int) -> Tensor:
+        tensors.append(("a parameter of the score", parameter))
+        return parameter
+
+    is_ours = with_parameters(request.score, note) is not None
+    return tensors, is_ours and is_plain(request.normaliser)
+
+
+def _versions_read(request: Request, tensors: list[tuple[str, Tensor]]) -> Versions:
+    """The versions of these tensors and of others that functions of the caller's read: one row shows them."""
+    row = torch.arange(min(1, request.queries), device=request.frame.device)
+    reads = Reads(tensors)
+    with Surroundings(request.query).again(), reads:
+        weigh(request, row)
+    return reads.versions()
 
 
 class ZeroedWeights(Weights):
     """Weights with zeros in place of NaN and infinity, for gradients.
 
-    A row that may read such a key, or whose query holds such a number, keeps what the numbers
-    came to (`given`), and gives no gradient.
+    A row that may read such a key, or whose query holds such a number, keeps the numbers of the
+    call (`spoilt`), and gives no gradient.
     """
 
-    def __init__(self, given: Weights, found: Zeroed) -> None:
-        super().__init__(found.request)
-        self._given, self._found = given, found
+    def __init__(self, spoilt: Weights, zeros: Zeroed) -> None:
+        super().__init__(zeros.request)
+        self._original, self._zeros = spoilt, zeros
 
-    def _changed(self, change: Callable[[Request], Request]) -> Weights:
-        return ZeroedWeights(self._given, replace(self._found, request=change(self._request)))
+    def _with(self, change: Callable[[Request], Request]) -> Weights:
+        return ZeroedWeights(self._original, replace(self._zeros, request=change(self._request)))
 
     def _rows(self, rows: Tensor | None) -> Tensor:
-        zeros = super()._rows(rows)
-        return torch.where(self._spoilt(rows), self._given._rows(rows).detach(), zeros)
+        weights = super()._rows(rows)
+        return torch.where(self._spoilt(rows), self._original._rows(rows).detach(), weights)
 
     def _scores(self, rows: Tensor) -> Tensor:
-        zeros = super()._scores(rows)
-        return torch.where(self._spoilt(rows), self._given._scores(rows).detach(), zeros)
+        scores = super()._scores(rows)
+        return torch.where(self._spoilt(rows), self._original._scores(rows).detach(), scores)
 
     def _spoilt(self, rows: Tensor | None) -> Tensor:
-        return self._found.spoilt(rows)
+        return self._zeros.spoilt(rows)
 
 
 class _Recomputed(torch.autograd.Function):
@@ -276,32 +312,34 @@ class _Recomputed(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        part: Callable[[Sequence[Tensor], slice], Tensor],  # of the tensors and a strip of rows
-        whole: Callable[[], Tensor],
+        answer: Callable[[Sequence[Tensor], slice], Tensor],  # of the tensors and a strip of rows
+        streamed: Callable[[], Tensor],
         strips: Sequence[slice],
         summed: bool,
         *tensors: Tensor,
     ) -> Tensor:
-        ctx.part, ctx.strips, ctx.summed = part, strips, summed
+        ctx.answer, ctx.strips, ctx.summed = answer, strips, summed
         ctx.save_for_backward(*tensors)
-        return whole()
+        return streamed()
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (gradient,), again, needed = gradients, torch.is_grad_enabled(), ctx.needs_input_grad[4:]
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,), recorded, needed = upstream, torch.is_grad_enabled(), ctx.needs_input_grad[4:]
         with torch.enable_grad():
             views = [tensor.view_as(tensor) for tensor in ctx.saved_tensors]
-        wanted = [view for view, need in zip(views, needed, strict=True) if need]
-        totals = [torch.zeros_like(view) for view in wanted]
+        leaves = [view for view, need in zip(views, needed, strict=True) if need]
+        totals = [torch.zeros_like(view) for view in leaves]
         for at in ctx.strips:
             with torch.enable_grad():
-                part = ctx.part(views, at)
-            if not part.requires_grad:
+                answer = ctx.answer(views, at)
+            if not answer.requires_grad:
                 continue
             share = gradient if ctx.summed else gradient[..., at]
-            found = torch.autograd.grad(part, wanted, share, allow_unused=True, create_graph=again)
-            for i, own in enumerate(found):
-                if own is not None:
-                    totals[i] = totals[i] + own if again else totals[i].add_(own)
-        each = iter(totals)
-        return None, None, None, None, *(next(each) if need else None for need in needed)
+            sums = torch.autograd.grad(
+                answer, leaves, share, allow_unused=True, create_graph=recorded
+            )
+            for i, addend in enumerate(sums):
+                if addend is not None:
+                    totals[i] = totals[i] + addend if recorded else totals[i].add_(addend)
+        gradients = iter(totals)
+        return None, None, None, None, *(next(gradients) if need else None for need in needed)

@@ -64,9 +64,9 @@ class Bins:
         inside = offsets < self.sizes[:, None]
         index = torch.where(inside, self.starts[:, None] + offsets, self.length)
         padded = F.pad(numbers, (0, 1), value=fill).flatten(0, -2)  # two axes pick quickest
-        parts = padded.index_select(-1, index.flatten())
-        parts = parts.view(*numbers.shape[:-1], self.count, self._span)
-        pooled: Tensor = parts.sum(-1) if reduce == "mean" else parts.amax(-1)
+        cells = padded.index_select(-1, index.flatten())
+        cells = cells.view(*numbers.shape[:-1], self.count, self._span)
+        pooled: Tensor = cells.sum(-1) if reduce == "mean" else cells.amax(-1)
         return pooled
 
 
@@ -90,26 +90,27 @@ class Map:
         rows = torch.arange(region.at.start, region.at.stop, device=region.rows.device)
         starts, sizes = self._down.starts[low:high, None], self._down.sizes[low:high, None]
         inside = (rows >= starts) & (rows < starts + sizes)
-        pooled = self._pooled(block, inside)
-        whole = F.pad(pooled, (region.columns.start, keys - region.columns.stop))
+        rows_pooled = self._pool_rows(block, inside)
+        padded = F.pad(rows_pooled, (region.columns.start, keys - region.columns.stop))
         if self._columns is not None:
-            whole = whole.index_select(-1, self._columns)
+            padded = padded.index_select(-1, self._columns)
         into = self.cells[(*region.entries, slice(low, high))]
-        cells = self._across.pool(whole, self._reduce)
+        cells = self._across.pool(padded, self._reduce)
         if self._reduce == "mean":
             into += cells
         else:
             into.copy_(torch.maximum(into, cells))
 
-    def _pooled(self, block: Block, inside: Tensor) -> Tensor:
+    def _pool_rows(self, block: Block, inside: Tensor) -> Tensor:
         """The block's rows pooled into their bins, (*entries, bins, columns)."""
         if self._reduce == "mean":
             numerators, factors = block.shares()
             return (inside.to(factors.dtype) * factors.unsqueeze(-2)) @ numerators
         weights = block.weights()
-        return torch.stack([weights[..., own, :].amax(-2) for own in _runs(inside)], -2)
+        return torch.stack([weights[..., run, :].amax(-2) for run in _runs(inside)], -2)
 
-    def done(self) -> Tensor:
+    def pooled(self) -> Tensor:
+        """The map, (*batch, height, width)."""
         if self._reduce == "mean":
             area = self._down.sizes[:, None] * self._across.sizes
             return self.cells / area
@@ -117,5 +118,5 @@ class Map:
 
 
 def _runs(inside: Tensor) -> list[slice]:
-    first = inside.int().argmax(-1).tolist()
-    return [slice(i, i + n) for i, n in zip(first, inside.sum(-1).tolist(), strict=True)]
+    starts = inside.int().argmax(-1).tolist()
+    return [slice(i, i + n) for i, n in zip(starts, inside.sum(-1).tolist(), strict=True)]

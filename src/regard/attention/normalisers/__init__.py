@@ -51,8 +51,8 @@ def as_normaliser(normaliser: NormaliserLike) -> Normaliser:
         Entmax(alpha=1.5)
     """
     example = "one of regard.normalisers, its name or a function rows -> rows"
-    found = named("normaliser", normaliser, NAMES, example)
-    return found if isinstance(found, Normaliser) else FunctionNormaliser(found)
+    built = named("normaliser", normaliser, NAMES, example)
+    return built if isinstance(built, Normaliser) else FunctionNormaliser(built)
 
 
 def is_plain(normaliser: Normaliser) -> bool:

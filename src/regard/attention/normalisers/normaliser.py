@@ -117,8 +117,8 @@ class Hard(Normaliser):
             raise ValueError(f'gradient is {self.gradient!r}: pass "none" or "straight_through"')
 
     def rows(self, scores: Tensor) -> Tensor:
-        first = scores.argmax(dim=-1, keepdim=True)
-        hard = torch.zeros_like(scores, requires_grad=False).scatter(-1, first, 1.0)
+        best = scores.argmax(dim=-1, keepdim=True)
+        hard = torch.zeros_like(scores, requires_grad=False).scatter(-1, best, 1.0)
         if self.gradient == "none":
             return hard
         soft = torch.softmax(scores, dim=-1)
