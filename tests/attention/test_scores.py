@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import scores
+from regard.attention.scores import Additive, Cosine, Dot, DotLike, General, SoftCap, prepare
+from regard.attention.scores.score import PairScore, pairwise, with_parameters
 from regard.attention.shapes import ShapeError
 
 D_QUERY, D_KEY, D_HIDDEN = 3, 5, 4
@@ -218,3 +220,63 @@ def test_a_cap_that_is_a_tensor_is_refused() -> None:
 
 def test_a_capped_score_owns_the_parameters_of_the_one_it_wraps() -> None:
     assert len(list(scores.SoftCap(scores.General(3, 5), 2.0).parameters())) == 1
+
+
+class TestWhatAScoreSaysOfItself:
+    """Kernels and looks ask a score; they do not look at its class."""
+
+    @pytest.mark.parametrize(
+        ("score", "pair_width", "parameters"),
+        [
+            (Dot(), 1, 0),
+            (Cosine(2.0), 1, 0),
+            (General(4, 6), 1, 1),
+            (Additive(4, 6, 5, bias=True), 5, 4),
+            (SoftCap(Additive(4, 6, 5, heads=2), 2.0), 5, 3),
+            (prepare(Additive(4, 6, 5), torch.ones(2, 6))[0], 5, 2),
+        ],
+        ids=repr,
+    )
+    def test_its_width_and_its_parameters(
+        self, score: PairScore, pair_width: int, parameters: int
+    ) -> None:
+        axes: list[int] = []
+
+        def double(parameter: Tensor, own_axes: int) -> Tensor:
+            axes.append(own_axes)
+            return parameter * 2
+
+        assert pairwise(score) is score
+        assert score.pair_width == pair_width
+        doubled = score.with_parameters(double)
+        assert type(doubled) is type(score)
+        assert len(axes) == parameters
+        assert set(axes) <= {1, 2}
+
+    def test_one_that_is_overridden_or_hooked_is_a_function_of_the_callers(self) -> None:
+        class Shifted(Dot):
+            def __call__(self, query: Tensor, key: Tensor, /) -> Tensor:
+                return super().__call__(query, key) + 1
+
+        hooked = Additive(4, 6, 5)
+        hooked.register_forward_hook(lambda module, inputs, output: output * 2)
+        for score in (
+            Shifted(),
+            hooked,
+            SoftCap(Shifted(), 2.0),
+            lambda query, key: query @ key.mT,
+        ):
+            assert pairwise(score) is None
+            assert with_parameters(score, lambda parameter, axes: parameter) is None
+            key = torch.ones(2, 6)
+            assert prepare(score, key) == (score, key)
+
+    def test_one_of_the_callers_may_hide_parameters(self) -> None:
+        class Weighted(DotLike):
+            weight = torch.ones(4)
+
+            def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
+                return query * self.weight, key, 1.0
+
+        assert pairwise(Weighted()) is not None
+        assert with_parameters(Weighted(), lambda parameter, axes: parameter) is None

@@ -97,7 +97,7 @@ def test_masked_cells_differ_from_zeros() -> None:
     x = torch.tensor([[0.0], [100.0]])
     look = regard.look(x, torch.tensor([[0.0], [2.0]]), mask=regard.masks.causal(align="start"))
     (pixels,) = pictures(look)
-    assert (pixels * 255).round().astype(int)[0, 1].tolist() == list(notebook.SHUT)
+    assert (pixels * 255).round().astype(int)[0, 1].tolist() == list(notebook.GREY)
     assert pixels[1, 0, 3] == 0
     assert "grey: masked" in look._repr_html_()
     (zeros,) = pictures(StoredLook(torch.eye(2)))

@@ -14,10 +14,9 @@ from regard.attention.kernels.reference import biased, read
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.ties import level
 from regard.attention.masks import Mask
-from regard.attention.normalisers import is_plain
 from regard.attention.products import widen
-from regard.attention.scores import Additive, DotLike, Score, SoftCap, prepare
-from regard.attention.scores.prepare import PreparedAdditive, is_pairwise
+from regard.attention.scores import prepare
+from regard.attention.scores.score import pairwise
 from regard.loops.availability import differentiated, transformed
 
 BLOCK = 1 << 22  # numbers of a block
@@ -88,24 +87,23 @@ def spans_of(request: Request) -> list[Span]:
 
 def _is_local(request: Request) -> bool:
     """Whether a weight depends only on the keys that its query may read."""
-    return is_pairwise(request.score) and is_plain(request.normaliser)
+    return pairwise(request.score) is not None and request.normaliser.is_ours
 
 
 def width(request: Request) -> int:
     """The numbers that one query of every batch entry takes: scores, or the layer before them."""
-    return prod(request.batch()) * request.keys * _channels(request.score, request)
+    return prod(request.batch()) * request.keys * _channels(request)
 
 
-def _channels(score: Score, request: Request) -> int:
-    """The numbers a score takes for a pair. A caller's own score counts as much as Additive."""
-    match score:
-        case SoftCap():
-            return _channels(score.score, request)
-        case Additive() | PreparedAdditive():
-            return score.d_hidden
-        case DotLike():
-            return 4  # scores, weights, and the numbers between them
-    return max(request.query.shape[-1], request.key.shape[-1])
+def _channels(request: Request) -> int:
+    """The numbers that a pair takes: scores, weights and those between them, or a hidden layer.
+
+    A caller's own score counts as much as its vectors are wide.
+    """
+    score = pairwise(request.score)
+    if score is None:
+        return max(request.query.shape[-1], request.key.shape[-1])
+    return max(4, score.pair_width)
 
 
 def is_large(request: Request) -> bool:

@@ -6,9 +6,8 @@ and then the change. Nothing is scored, so a look stays lazy.
 
 import operator
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from torch import Tensor
 
@@ -17,13 +16,11 @@ from regard.attention.masks import Mask
 from regard.attention.masks.mask import Reach
 from regard.attention.masks.positions import Band
 from regard.attention.masks.sequences import Packed
-from regard.attention.normalisers import is_plain as is_plain_normaliser
-from regard.attention.scores import Additive, General, Score, SoftCap
-from regard.attention.scores.prepare import PreparedAdditive, is_additive, is_cap, is_dots, is_plain
+from regard.attention.scores import Score
+from regard.attention.scores.score import Change, PairScore, with_parameters
 from regard.attention.shapes import Frame, Shape, ShapeError
 
 Entry = int | slice
-Owner = TypeVar("Owner", Additive, General)
 
 
 def selection(index: Any, shape: Shape) -> tuple[Entry, ...]:
@@ -121,10 +118,10 @@ def with_batch(
         return change(tensor[(None,) * (len(batch) + axes - tensor.ndim)])
 
     query, key = request.query, request.key
-    score = with_parameters(request.score, change_all)
-    if score is None:
-        score = ChangedScore(request.score, change_all)
-    else:
+    score: Score = with_parameters(request.score, change_all) or ChangedScore(
+        request.score, change_all
+    )
+    if not isinstance(score, ChangedScore):
         query, key = change_all(query), change_all(key)
     mask = request.mask
     if isinstance(mask, Tensor):
@@ -145,52 +142,21 @@ def with_batch(
 def with_tensors(request: Request, change: Callable[[Tensor], Tensor]) -> Request | None:
     """The request with other tensors; None where a function of the caller's may hide some."""
     score = with_parameters(request.score, lambda parameter, axes: change(parameter))
-    if score is None or not is_plain_normaliser(request.normaliser):
+    if score is None or not request.normaliser.is_ours:
         return None
     bias = None if request.bias is None else change(request.bias)
     query, key = change(request.query), change(request.key)
     return replace(request, query=query, key=key, score=score, bias=bias)
 
 
-def with_parameters(score: Score, change: Callable[[Tensor, int], Tensor]) -> Score | None:
-    """The score with other parameters; None for one of the caller's, which may hide some.
-
-    `change` is called for every parameter that the score still uses, with the number of axes behind
-    those of heads.
-    """
-    if type(score) is SoftCap and is_cap(score):
-        inner = with_parameters(score.score, change)
-        return None if inner is None else SoftCap(inner, score.cap)
-    if type(score) is PreparedAdditive and type(score.score) is Additive:
-        used = ("weight",) if score.projected else ("query_weight", "weight", "bias")
-        return PreparedAdditive(_twin(score.score, change, 1, used), score.projected)
-    if type(score) is Additive and is_additive(score):
-        return _twin(score, change, 1)
-    if type(score) is General and is_dots(score):
-        return _twin(score, change, 2)
-    return score if is_plain(score) or isinstance(score, Stored) else None
-
-
-def _twin(
-    score: Owner,
-    change: Callable[[Tensor, int], Tensor],
-    axes: int,
-    used: tuple[str, ...] | None = None,
-) -> Owner:
-    """The same score with other parameters, where `axes` axes of its weight are behind those of heads."""
-    heads = score.weight.ndim - axes
-    twin = copy(score)
-    twin.__dict__["_parameters"] = {
-        name: parameter
-        if parameter is None or (used and name not in used)
-        else change(parameter, parameter.ndim - heads)
-        for name, parameter in score._parameters.items()
-    }
-    return twin
-
-
-class Stored:
+class Stored(PairScore):
     """A score for weights that are there already: they are passed as the query."""
+
+    def is_itself(self) -> bool:
+        return True
+
+    def with_parameters(self, change: Change) -> PairScore:
+        return self
 
     def __call__(self, query: Tensor, key: Tensor, /) -> Tensor:
         return query

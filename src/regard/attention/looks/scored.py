@@ -14,8 +14,8 @@ from regard.attention.looks.entries import Stored
 from regard.attention.looks.source import BlockSource
 from regard.attention.normalisers import Hard, Softmax
 from regard.attention.products import fitted, widen
-from regard.attention.scores import SoftCap
 from regard.attention.scores.prepare import prepare_both
+from regard.attention.scores.score import PairScore
 from regard.attention.shapes import Shape
 from regard.loops.availability import transformed
 
@@ -89,6 +89,4 @@ def masked_scores(request: Request, rows: Tensor) -> Tensor:
 
 def width(score: object) -> int:
     """How many numbers a score holds for every pair of a query and a key."""
-    while isinstance(score, SoftCap):
-        score = score.score
-    return getattr(score, "d_hidden", 1)
+    return score.pair_width if isinstance(score, PairScore) else 1

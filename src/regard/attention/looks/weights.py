@@ -17,7 +17,7 @@ from regard.attention.kernels.reference import weigh
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.zeroed import Zeroed, are_finite, is_checked, zeroed
 from regard.attention.looks.blocks import Block
-from regard.attention.looks.entries import Stored, with_parameters, with_tensors
+from regard.attention.looks.entries import Stored, with_tensors
 from regard.attention.looks.scored import ScoredBlocks, masked_scores, prepared, width
 from regard.attention.looks.source import (
     AdditiveBlocks,
@@ -26,8 +26,8 @@ from regard.attention.looks.source import (
     is_additive,
     sizes,
 )
-from regard.attention.normalisers import Softmax, is_plain
-from regard.attention.scores.prepare import is_dots
+from regard.attention.normalisers import Softmax
+from regard.attention.scores.score import is_dots, with_parameters
 from regard.attention.shapes import Shape
 from regard.attention.versions import Reads, Versions
 from regard.loops.availability import transformed
@@ -264,7 +264,7 @@ def _tensors_of(request: Request) -> tuple[list[tuple[str, Tensor]], bool]:
         return parameter
 
     is_ours = with_parameters(request.score, note) is not None
-    return tensors, is_ours and is_plain(request.normaliser)
+    return tensors, is_ours and request.normaliser.is_ours
 
 
 def _versions_read(request: Request, tensors: list[tuple[str, Tensor]]) -> Versions:

@@ -57,4 +57,4 @@ def as_normaliser(normaliser: NormaliserLike) -> Normaliser:
 
 def is_plain(normaliser: Normaliser) -> bool:
     """Whether a normaliser is one of ours, which reads nothing but the scores."""
-    return type(normaliser) in NAMES.values()
+    return normaliser.is_ours

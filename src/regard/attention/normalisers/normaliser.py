@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -18,7 +18,16 @@ class Normaliser(ABC):
 
     `rows` is the mathematics. Calling the normaliser keeps the rules around it: an unreadable key
     weighs exactly 0 and gets no gradient, and so does a row with nothing to read.
+
+    Attributes:
+        is_ours: whether it is of this library, so that it reads nothing but the scores of readable keys.
     """
+
+    is_ours: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.is_ours = cls.__module__.startswith(__package__)
 
     @abstractmethod
     def rows(self, scores: Float[Tensor, "*batch keys"]) -> Float[Tensor, "*batch keys"]:
@@ -58,6 +67,9 @@ class FunctionNormaliser(Normaliser):
 
     def rows(self, scores: Tensor) -> Tensor:
         return self.function(scores)
+
+
+FunctionNormaliser.is_ours = False  # the function may read anything
 
 
 @dataclass(frozen=True)

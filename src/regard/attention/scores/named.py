@@ -1,14 +1,26 @@
 """Scores by name, and a soft bound on any of them."""
 
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.attention.constants import check_number
 from regard.attention.names import named
 from regard.attention.scores.parametric import Additive, General, Heads
-from regard.attention.scores.score import Cosine, Dot, Keys, Queries, ScaledDot, Score, Scores
+from regard.attention.scores.score import (
+    Change,
+    Cosine,
+    Dot,
+    Keys,
+    PairScore,
+    Queries,
+    ScaledDot,
+    Score,
+    Scores,
+    pairwise,
+    unchanged,
+)
 
 ScoreLike: TypeAlias = Score | str
 
@@ -63,7 +75,7 @@ def build(
     return Additive(d_query, d_key, d_hidden or d_query, heads=heads)
 
 
-class SoftCap(nn.Module):
+class SoftCap(nn.Module, PairScore):
     """A score kept between -cap and cap: cap * tanh(score / cap).
 
     Source: Gemma Team 2024, arXiv 2408.00118, section 2.
@@ -89,6 +101,26 @@ class SoftCap(nn.Module):
 
     def forward(self, query: Queries, key: Keys) -> Scores:
         return self.cap * torch.tanh(self.score(query, key) / self.cap)
+
+    @property
+    def pair_width(self) -> int:
+        return self.score.pair_width if isinstance(self.score, PairScore) else 1
+
+    def is_itself(self) -> bool:
+        return unchanged(self, SoftCap, "__call__", "forward") and pairwise(self.score) is not None
+
+    def with_parameters(self, change: Change) -> PairScore | None:
+        inner = pairwise(self.score) if type(self) is SoftCap else None
+        changed_score = inner and inner.with_parameters(change)
+        return changed_score and SoftCap(changed_score, self.cap)
+
+    def prepare(self, key: Keys) -> tuple[Score, Tensor]:
+        score, key = cast(PairScore, self.score).prepare(key)
+        return SoftCap(score, self.cap), key
+
+    def prepare_both(self, query: Queries, key: Keys) -> tuple[Score, Tensor, Tensor]:
+        score, query, key = cast(PairScore, self.score).prepare_both(query, key)
+        return SoftCap(score, self.cap), query, key
 
     def extra_repr(self) -> str:
         return f"score={self.score}, cap={self.cap}"

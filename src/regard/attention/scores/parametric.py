@@ -2,17 +2,30 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.constants import flag, whole
-from regard.attention.scores.score import DotLike, Keys, Queries, Scores
+from regard.attention.scores.score import (
+    Change,
+    Dot,
+    DotLike,
+    Keys,
+    PairScore,
+    Queries,
+    Score,
+    Scores,
+    unchanged,
+)
 from regard.attention.shapes import ShapeError
 
 Heads = int | Sequence[int] | None
+Owner = TypeVar("Owner", "General", "Additive")
 
 
 def leading(heads: Heads) -> tuple[int, ...]:
@@ -88,8 +101,14 @@ class General(nn.Module, DotLike):
             return project(query, self.weight.mT), key, 1.0
         return query, project(key, self.weight), 1.0
 
-    def forward(self, query: Queries, key: Keys) -> Scores:
-        return DotLike.__call__(self, query, key)
+    def with_parameters(self, change: Change) -> PairScore | None:
+        return with_changed(self, change, 2) if type(self) is General else None
+
+    def prepare(self, key: Keys) -> tuple[Score, Tensor]:
+        if not unchanged(self, General, "factors"):
+            return self, key
+        check_width("General", "key", key, self.d_key)
+        return Dot(), project(key, self.weight)
 
     def extra_repr(self) -> str:
         return f"d_query={self.d_query}, d_key={self.d_key}"
@@ -98,7 +117,7 @@ class General(nn.Module, DotLike):
         return {"score": "general", "score_sets": self.weight[..., 0, 0].numel()}
 
 
-class Additive(nn.Module):
+class Additive(nn.Module, PairScore):
     """The score v^T tanh(W_q q + W_k k + b).
 
     Source: Bahdanau et al. 2015, arXiv 1409.0473, appendix A.1.2; Luong et al. 2015, equation 8,
@@ -174,6 +193,23 @@ class Additive(nn.Module):
     def forward(self, query: Queries, key: Keys) -> Scores:
         return self.combine(self.query_features(query), self.key_features(key))
 
+    @property
+    def pair_width(self) -> int:
+        return self.d_hidden
+
+    def is_itself(self) -> bool:
+        return unchanged(self, Additive, "__call__", "forward", "combine")
+
+    def with_parameters(self, change: Change) -> PairScore | None:
+        return with_changed(self, change, 1) if type(self) is Additive else None
+
+    def prepare(self, key: Keys) -> tuple[Score, Tensor]:
+        return PreparedAdditive(self), self.key_features(key)
+
+    def prepare_both(self, query: Queries, key: Keys) -> tuple[Score, Tensor, Tensor]:
+        features = self.query_features(query), self.key_features(key)
+        return PreparedAdditive(self, projected=True), *features
+
     def extra_repr(self) -> str:
         return f"d_query={self.d_query}, d_key={self.d_key}, d_hidden={self.d_hidden}"
 
@@ -182,6 +218,59 @@ class Additive(nn.Module):
         sets = self.weight[..., 0].numel()
         options = {"score": "additive", "score_sets": sets, "d_hidden": self.d_hidden}
         return options if self.bias is None else None
+
+
+@dataclass(frozen=True)
+class PreparedAdditive(PairScore):
+    """An additive score whose keys are W_k k already, and its queries W_q q + b if `projected`."""
+
+    score: Additive
+    projected: bool = False
+
+    @property
+    def d_hidden(self) -> int:
+        return self.score.d_hidden
+
+    @property
+    def pair_width(self) -> int:
+        return self.score.d_hidden
+
+    @property
+    def weight(self) -> Tensor:
+        return self.score.weight
+
+    def is_itself(self) -> bool:
+        return True
+
+    def with_parameters(self, change: Change) -> PairScore | None:
+        if type(self) is not PreparedAdditive or type(self.score) is not Additive:
+            return None
+        used = ("weight",) if self.projected else ("query_weight", "weight", "bias")
+        return PreparedAdditive(with_changed(self.score, change, 1, used), self.projected)
+
+    def query_features(self, query: Tensor) -> Tensor:
+        return query if self.projected else self.score.query_features(query)
+
+    def key_features(self, key: Tensor) -> Tensor:
+        return key
+
+    def __call__(self, query: Tensor, key: Tensor, /) -> Tensor:
+        return self.score.combine(self.query_features(query), key)
+
+
+def with_changed(
+    score: Owner, change: Change, axes: int, used: tuple[str, ...] | None = None
+) -> Owner:
+    """The same score with other parameters, where `axes` axes of its weight are behind those of heads."""
+    heads = score.weight.ndim - axes
+    twin = copy(score)
+    twin.__dict__["_parameters"] = {
+        name: parameter
+        if parameter is None or (used and name not in used)
+        else change(parameter, parameter.ndim - heads)
+        for name, parameter in score._parameters.items()
+    }
+    return twin
 
 
 Concat = Additive

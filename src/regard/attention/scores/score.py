@@ -1,12 +1,15 @@
 """Scores: functions of a query and a key. Here those that are dot products of vectors."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.constants import check_number
 from regard.attention.products import dots, widen
@@ -24,16 +27,76 @@ class Score(Protocol):
     def __call__(self, query: Queries, key: Keys, /) -> Scores: ...
 
 
-class DotLike(ABC):
+Change = Callable[[Tensor, int], Tensor]
+
+
+class PairScore(ABC):
+    """A score that depends on the numbers of one query and one key alone.
+
+    It says of itself what kernels and looks need to know: ask `pairwise` first, which tells whether
+    an override or a hook makes it another score.
+    """
+
+    @property
+    def pair_width(self) -> int:
+        """How many numbers the score of a pair takes."""
+        return 1
+
+    @abstractmethod
+    def is_itself(self) -> bool:
+        """Whether no subclass, attribute or hook replaces the computation of this class."""
+
+    def with_parameters(self, change: Change) -> PairScore | None:
+        """The score with other parameters; None where it may read tensors that it does not name.
+
+        `change` is called for every parameter that the score uses, with the number of axes behind
+        those of heads.
+        """
+        return None
+
+    def prepare(self, key: Keys) -> tuple[Score, Float[Tensor, "... keys d_prepared"]]:
+        """A score and keys that give the same scores with less work for each query."""
+        return self, key
+
+    def prepare_both(self, query: Queries, key: Keys) -> tuple[Score, Tensor, Tensor]:
+        """A score, queries and keys that give the same scores with less work for each pair."""
+        return self, query, key
+
+    @abstractmethod
+    def __call__(self, query: Queries, key: Keys, /) -> Scores: ...
+
+
+class DotLike(PairScore):
     """A score that is a dot product of some function of the query and some function of the key.
 
     score(q, k) = scale * f(q) . g(k): fused dot-product kernels can serve it. A subclass defines
     `factors`. Where a subclass overrides the call itself, kernels call it and never `factors`.
+    A subclass may be an nn.Module as well, with the two bases in either order.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if issubclass(cls, nn.Module):
+            if cls.__call__ is DotLike.__call__:
+                cls.__call__ = nn.Module.__call__  # type: ignore[method-assign]  # it runs hooks
+            if cls.forward is nn.Module.forward:
+                cls.forward = DotLike.__call__
 
     @abstractmethod
     def factors(self, query: Queries, key: Keys) -> tuple[Tensor, Tensor, float]:
         """f(query), g(key) and the scale."""
+
+    def is_itself(self) -> bool:
+        return is_dots(self)
+
+    def with_parameters(self, change: Change) -> PairScore | None:
+        # One of the caller's may read any tensor.
+        is_ours = type(self).__module__.startswith(__package__) and not isinstance(self, nn.Module)
+        return self if is_ours else None
+
+    def prepare_both(self, query: Queries, key: Keys) -> tuple[Score, Tensor, Tensor]:
+        query, key, scale = self.factors(query, key)
+        return ScaledDot(scale), query, key
 
     def __call__(self, query: Queries, key: Keys, /) -> Scores:
         query, key, scale = self.factors(query, key)
@@ -57,6 +120,9 @@ class Dot(DotLike):
     def cost_options(self) -> dict[str, Any]:
         """The options that count its products in `regard.costs.parts.attention`."""
         return {"score": "dot"}
+
+    def prepare_both(self, query: Tensor, key: Tensor) -> tuple[Score, Tensor, Tensor]:
+        return self, query, key
 
 
 @dataclass(frozen=True)
@@ -89,6 +155,9 @@ class ScaledDot(DotLike):
     def cost_options(self) -> dict[str, Any]:
         return {"score": "scaled_dot"}
 
+    def prepare_both(self, query: Tensor, key: Tensor) -> tuple[Score, Tensor, Tensor]:
+        return self, query, key
+
 
 @dataclass(frozen=True)
 class Cosine(DotLike):
@@ -118,6 +187,20 @@ class Cosine(DotLike):
     def cost_options(self) -> dict[str, Any]:
         return {"score": "cosine"}
 
+    def prepare(self, key: Tensor) -> tuple[Score, Tensor]:
+        return (PreparedCosine(self.scale), unit(key)) if type(self) is Cosine else (self, key)
+
+
+@dataclass(frozen=True)
+class PreparedCosine(DotLike):
+    """A cosine whose keys have length 1 already."""
+
+    scale: float
+
+    def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
+        check_widths(query.shape, key.shape)
+        return unit(query), key, self.scale
+
 
 SHORTEST = 1e-12
 
@@ -131,6 +214,53 @@ def unit(vectors: Float[Tensor, "*batch length width"]) -> Float[Tensor, "*batch
     length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
     unit: Tensor = wide / length.masked_fill(length < SHORTEST, torch.inf)
     return unit.to(vectors.dtype)
+
+
+def is_dots(score: object) -> bool:
+    """Whether a score is the dot product of its `factors`: no method, attribute or hook replaces its call."""
+    kind: Any = type(score)
+    if not isinstance(score, DotLike):
+        return False
+    if not isinstance(score, nn.Module):
+        return bool(kind.__call__ is DotLike.__call__)
+    replaced = kind.__call__ is not nn.Module.__call__ or vars(score).get("forward")
+    return not replaced and kind.forward is DotLike.__call__ and not is_hooked(score)
+
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def is_hooked(module: nn.Module) -> bool:
+    """Whether a module has hooks of its own; those for all modules, as of `regard.watch`, do not count."""
+    return any(getattr(module, hooks) for hooks in HOOKS)
+
+
+def pairwise(score: object) -> PairScore | None:
+    """The score, where it is one of a query and a key alone and nothing replaces its computation."""
+    return score if isinstance(score, PairScore) and score.is_itself() else None
+
+
+def with_parameters(score: object, change: Change) -> PairScore | None:
+    """The score with other parameters; None for one of the caller's, which may hide some."""
+    pair_score = pairwise(score)
+    return None if pair_score is None else pair_score.with_parameters(change)
+
+
+def unchanged(score: object, kind: type, *methods: str) -> bool:
+    """Whether `score` is of this kind, and no subclass, attribute or hook replaces these methods.
+
+    Example:
+        >>> unchanged(Dot(), Dot, "__call__")
+        True
+    """
+    subclass = type(score)
+    if not isinstance(score, kind):
+        return False
+    if any(getattr(subclass, method) is not getattr(kind, method) for method in methods):
+        return False
+    if not isinstance(score, nn.Module):
+        return True
+    return not is_hooked(score) and not any(method in vars(score) for method in methods)
 
 
 def _check_scale(scale: object) -> None:
