@@ -255,9 +255,8 @@ def _additions(window: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -
     added = bias
     if window is not None and bias is not None:
         added = torch.where(window, bias, -torch.inf)
-    elif (
-        window is not None
-    ):  # 1 - 1 / 1 = 0 and 1 - 1 / 0 = -inf, in a tenth of the time of torch.where
+    elif window is not None:
+        # 1 - 1 / 1 = 0 and 1 - 1 / 0 = -inf, in a tenth of the time of torch.where
         added = window.to(dtype).reciprocal_().neg_().add_(1)
     if added is None:
         return None, None
