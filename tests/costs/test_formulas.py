@@ -97,7 +97,7 @@ def test_a_transformer_has_the_parameters_the_products_and_the_cache_of_its_form
         state = model.begin(torch.ones(BATCH, KEYS).long(), torch.full((BATCH,), KEYS))
         for _ in range(QUERIES):
             _, state = model.advance(torch.ones(BATCH).long(), state)
-    memories = [*state.written, *state.sources]
+    memories = [*state.targets, *state.sources]
     assert found.memory.cache == 4 * sum(map(kept, memories))
 
 
