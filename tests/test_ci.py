@@ -138,7 +138,7 @@ def test_the_longest_tests_are_written_into_the_document(project):
     written = run(project / ".ci" / "durations", "earlier", "later", folder=project)
     assert written.returncode == 0, written.stderr
     text = document.read_text()
-    assert text.startswith(f"before\n{head}\n\n30 tests take 442 seconds of processor time: 4 min")
+    assert text.startswith(f"before\n{head}\n\nThe 30 tests measured take 442 seconds")
     assert "| 29.2 | `tests/test_29.py::test` |\n| 28.2 |" in text
     assert text.count("| `tests/") == 25
     assert "99" not in text

@@ -37,6 +37,8 @@ from regard.cli.main import main
 SOURCE = Path(regard.__file__).parents[1]
 # Machines may be slow and busy: only a command that hangs takes so long.
 PATIENCE = 300
+# A process without a home still finds the machine code that others have compiled.
+CACHE = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
 
 
 class Result(NamedTuple):
@@ -207,6 +209,7 @@ def process(*arguments: str | bytes | Path, **settings: Any) -> subprocess.Popen
         "PYTHONPATH": str(SOURCE),
         "OMP_NUM_THREADS": "1",
         "HOME": "/nonexistent",
+        "XDG_CACHE_HOME": CACHE,
         "LC_ALL": "C",
         **settings.pop("env", {}),
     }

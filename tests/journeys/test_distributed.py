@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.journeys.commands import PATIENCE, SOURCE, check_refused, leftovers, run
+from tests.journeys.commands import CACHE, PATIENCE, SOURCE, check_refused, leftovers, run
 
 from regard.cli import card
 from regard.cli.signals import Signals
@@ -28,6 +28,7 @@ def torchrun(*arguments: str | Path) -> subprocess.Popen[str]:
         "PYTHONPATH": str(SOURCE),
         "OMP_NUM_THREADS": "1",
         "HOME": "/nonexistent",
+        "XDG_CACHE_HOME": CACHE,
     }
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     # A busy machine takes longer to save than the 30 seconds that torchrun waits.
