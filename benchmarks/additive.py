@@ -1,7 +1,7 @@
 """Additive attention: the compiled kernel beside the same equations in eager torch, under
 torch.compile, and in keras (torch and jax), in turns; and how time and memory grow.
 
-python benchmarks/additive.py --parts times,sizes,keras,growth --out benchmarks/results/additive.json
+python benchmarks/additive.py --parts times,sizes,short,steps,masks,keras,growth --out benchmarks/results/additive.json
 
 Parts that are not asked for keep what the file holds of them. Peers that are not installed are left
 out with a note. `--plot` draws the file as a PNG beside it.
@@ -15,6 +15,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,19 @@ from typing import Any
 import torch
 from _measure import interleaved, machine
 
+import regard
+from regard.attention import masks
 from regard.attention.kernels.additive.cpu.operator import additive
+from regard.attention.kernels.additive.steps import attend_step, prepare_steps
+from regard.attention.normalisers import Softmax
+from regard.attention.scores import Additive, prepare
 
 # batch, queries, keys, hidden, value width
 STANDARD = (4, 512, 512, 128, 64)
 OTHERS = [(64, 30, 30, 256, 256), (1, 2048, 2048, 128, 64), (64, 4, 30, 256, 256)]
+SHORT = (64, 20, 20, 256, 512)  # a batch of sentences
+STEPS = [(1, 30), (8, 30), (64, 30), (320, 15)]  # sentences and their words, of a recurrent decoder
+D_QUERY, D_MEMORY, D_HIDDEN = 384, 512, 256  # as in es-en-recurrent
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 EAGER = 2048  # the longest that eager torch is asked for: hidden layers of 2 GB, several of them
 
@@ -62,9 +71,9 @@ def tensors(size: tuple[int, ...]) -> list[torch.Tensor]:
     batch, queries, keys, hidden, width = size
     torch.manual_seed(0)
     shapes = ((batch, queries, hidden), (batch, keys, hidden), (hidden,), (batch, keys, width))
-    given = [torch.randn(shape) for shape in shapes]
-    given[2] /= hidden**0.5
-    return [tensor.requires_grad_() for tensor in given]
+    inputs = [torch.randn(shape) for shape in shapes]
+    inputs[2] /= hidden**0.5
+    return [tensor.requires_grad_() for tensor in inputs]
 
 
 def eager(a: torch.Tensor, c: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -82,48 +91,120 @@ def compiled() -> Any:
 
 def times(size: tuple[int, ...], rounds: int, compile_too: bool) -> dict[str, Any]:
     """Seconds of forward, and of forward and backward, and how many times as fast as each peer."""
-    given = tensors(size)
+    inputs = tensors(size)
     functions = {"eager": eager, "cpu": cpu} | (
         {"torch.compile": compiled()} if compile_too else {}
     )
 
     def forward(function: Any) -> Any:
         with torch.no_grad():
-            return function(*given)
+            return function(*inputs)
 
     def both(function: Any) -> None:
-        torch.autograd.grad(function(*given).sum(), given)
+        torch.autograd.grad(function(*inputs).sum(), inputs)
 
     runs = {}
     for name, function in functions.items():
         runs[f"{name} forward"] = lambda function=function: forward(function)
         runs[f"{name} both"] = lambda function=function: both(function)
-    return {"size": size, **_compared(interleaved(runs, rounds))}
+    return {"size": size, **_compared(interleaved(runs, rounds, time.process_time))}
 
 
-def _compared(taken: dict[str, float]) -> dict[str, Any]:
+def steps(batch: int, words: int, rounds: int) -> dict[str, Any]:
+    """One query of each sentence, masked: eager torch with projected keys, `attend`, and a decoder's step."""
+    torch.manual_seed(0)
+    score = Additive(D_QUERY, D_MEMORY, D_HIDDEN)
+    query, memory = torch.randn(batch, 1, D_QUERY), torch.randn(batch, words, D_MEMORY)
+    readable = torch.arange(words) < torch.randint(words // 2, words + 1, (batch, 1, 1))
+    quick, keys = prepare(score, memory)
+    keys = keys.detach().requires_grad_()
+    step, powers = prepare_steps(quick, keys.detach(), Softmax(), readable)
+    powers.requires_grad_()
+
+    def eager() -> torch.Tensor:
+        hidden = torch.tanh((query @ score.query_weight.mT)[:, 0, None] + keys)
+        scores = (hidden @ score.weight)[:, None].masked_fill(~readable, -torch.inf)
+        return torch.softmax(scores, -1) @ memory
+
+    def attended() -> torch.Tensor:
+        return regard.attend(query, keys, memory, score=quick, mask=readable)
+
+    def stepped() -> torch.Tensor:
+        return attend_step(query, powers, memory, score=step, mask=readable)
+
+    runs: dict[str, Any] = {}
+    leaves = [query.requires_grad_(), keys, powers, score.weight]
+    for name, function in {"eager": eager, "attend": attended, "step": stepped}.items():
+        runs[f"{name} forward"] = lambda function=function: _without_gradients(function)
+        runs[f"{name} both"] = lambda function=function: torch.autograd.grad(
+            function().sum(), leaves, allow_unused=True
+        )
+    torch.testing.assert_close(stepped(), eager())
+    return {
+        "batch": batch,
+        "words": words,
+        **_compared(interleaved(runs, rounds, time.process_time), "step"),
+    }
+
+
+def _without_gradients(function: Any) -> Any:
+    with torch.no_grad():
+        return function()
+
+
+def structured(length: int, rounds: int) -> dict[str, float]:
+    """Forward and backward of a mask, over that of a simpler one that needs as many pairs or more."""
+    a, c, _, v = tensors((1, length, length, 64, 64))
+    score = Additive(64, 64, 64)
+    size = length // 8
+    sentences = [slice(n, n + size) for n in range(0, length, size)]
+
+    def run(mask: Any, part: slice = slice(None)) -> None:
+        query, key, value = (side[:, part] for side in (a, c, v))
+        regard.attend(query, key, value, score=score, mask=mask).sum().backward()
+
+    numbers = torch.arange(length) // size
+    causal = masks.causal(align="start")
+    runs: dict[str, Any] = {
+        "none": lambda: run(None),
+        "causal": lambda: run(causal),
+        "causal & padding": lambda: run(causal & masks.padding([length])),
+        "prefix": lambda: run(causal | masks.padding([length // 4])),
+        "band": lambda: run(masks.band(128, 0)),
+        "documents": lambda: run(masks.documents(numbers)),
+        "one by one": lambda: [run(None, sentence) for sentence in sentences],
+    }
+    taken = interleaved(runs, rounds, time.process_time)
+    pairs = {
+        "causal": "none", "causal & padding": "causal", "prefix": "causal", "band": "none",
+        "documents": "one by one",
+    }  # fmt: skip
+    return {f"{name} / {other}": taken[name] / taken[other] for name, other in pairs.items()}
+
+
+def _compared(taken: dict[str, float], ours: str = "cpu") -> dict[str, Any]:
     ratios = {
-        name: taken[name] / taken[f"cpu {name.rsplit(' ', 1)[1]}"]
+        name: taken[name] / taken[f"{ours} {name.rsplit(' ', 1)[1]}"]
         for name in taken
-        if not name.startswith("cpu")
+        if not name.startswith(ours)
     }
     return {"seconds": taken, "times as fast as": ratios}
 
 
 def keras_times(backend: str, rounds: int) -> dict[str, Any]:
-    """keras.layers.AdditiveAttention, given the same features and its `scale` the same weights."""
+    """keras.layers.AdditiveAttention with the same features, and the same weights as its `scale`."""
     for needed in ("keras", backend):
         if importlib.util.find_spec(needed) is None:
             return {"left out": f"{needed} is not installed"}
     os.environ["KERAS_BACKEND"] = backend
     import keras
 
-    given = tensors(STANDARD)
-    a, c, w, v = given
+    inputs = tensors(STANDARD)
+    a, c, w, v = inputs
     layer = keras.layers.AdditiveAttention()
     layer.build([a.shape, v.shape, c.shape])
     layer.scale.assign(w.detach().numpy())
-    runs = {"cpu forward": lambda: _forward(cpu, given), "cpu both": lambda: _both(cpu, given)}
+    runs = {"cpu forward": lambda: _forward(cpu, inputs), "cpu both": lambda: _both(cpu, inputs)}
     if backend == "torch":
         weights = [a, c, layer.scale.value, v]
 
@@ -136,7 +217,7 @@ def keras_times(backend: str, rounds: int) -> dict[str, Any]:
     else:
         import jax
 
-        numbers = [jax.numpy.asarray(x.detach().numpy()) for x in given]
+        numbers = [jax.numpy.asarray(x.detach().numpy()) for x in inputs]
 
         def pure(a: Any, c: Any, w: Any, v: Any) -> Any:
             return layer.stateless_call([w], [], [a, v, c])[0]
@@ -146,18 +227,18 @@ def keras_times(backend: str, rounds: int) -> dict[str, Any]:
         runs["keras forward"] = lambda: jax.block_until_ready(quick(*numbers))
         runs["keras both"] = lambda: jax.block_until_ready(slopes(*numbers))
         theirs = torch.tensor(quick(*numbers).__array__())
-    error = (theirs - _forward(cpu, given)).abs().max().item()
-    compared = _compared(interleaved(runs, rounds))
+    error = (theirs - _forward(cpu, inputs)).abs().max().item()
+    compared = _compared(interleaved(runs, rounds, time.process_time))
     return {"keras": keras.__version__, "largest difference": error, **compared}
 
 
-def _forward(function: Any, given: list[Any]) -> torch.Tensor:
+def _forward(function: Any, inputs: list[Any]) -> torch.Tensor:
     with torch.no_grad():
-        return function(*given)
+        return function(*inputs)
 
 
-def _both(function: Any, given: list[Any]) -> None:
-    torch.autograd.grad(function(*given).sum(), given)
+def _both(function: Any, inputs: list[Any]) -> None:
+    torch.autograd.grad(function(*inputs).sum(), inputs)
 
 
 def growth(kind: str, length: int, threads: int) -> dict[str, float]:
@@ -205,7 +286,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--parts", default="times", help="of times, sizes, keras, jax, growth")
+    parser.add_argument(
+        "--parts", default="times", help="of times, sizes, short, steps, masks, keras, jax, growth"
+    )
     parser.add_argument("--lengths", help="of growth; default all")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--plot", action="store_true")
@@ -219,6 +302,12 @@ def main() -> None:
         results["times"] = times(STANDARD, options.rounds, True)
     if "sizes" in parts:
         results["sizes"] = [times(size, options.rounds, False) for size in OTHERS]
+    if "short" in parts:
+        results["short"] = times(SHORT, options.rounds, True)
+    if "steps" in parts:
+        results["steps"] = [steps(*size, options.rounds) for size in STEPS]
+    if "masks" in parts:
+        results["masks"] = {"length": 2048, **structured(2048, options.rounds)}
     for backend in ("torch", "jax"):
         if ("keras" if backend == "torch" else "jax") in parts:
             results[f"keras on {backend}"] = keras_times(backend, options.rounds)

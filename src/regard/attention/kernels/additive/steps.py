@@ -24,7 +24,7 @@ from regard.attention.scores.prepare import PreparedAdditive
 from regard.loops.availability import differentiated, transformed
 
 REACH = 20.79  # e^(2 REACH) is 2^60: keys beyond it are left as they are
-HIGHEST = 43.0  # with keys in reach, tanh(a + c) is 1 from this a on; e^(2 HIGHEST) is finite
+HIGHEST = 2.0**124  # with keys in reach r is below 2^-63 from this e^(2a) on
 ROOM = 1 << 17  # numbers of r that stay in the second-level cache
 
 
@@ -78,7 +78,7 @@ def attend_step(
     """`regard.attend` for one query of each batch entry, with a score and keys of `prepare_steps`."""
     scores = _scores(score.query_features(query), key, score.weight)
     if mask is not None:
-        scores = scores.masked_fill(~mask, -torch.inf)
+        scores = torch.where(mask, scores, -torch.inf)
     return torch.softmax(scores, -1) @ value
 
 
@@ -87,19 +87,22 @@ def _scores(a: Tensor, powers: Tensor, w: Tensor) -> Tensor:
     if torch.is_grad_enabled() and (a.requires_grad or powers.requires_grad or w.requires_grad):
         scores: Tensor = _Scores.apply(a, powers, w)  # type: ignore[no-untyped-call]
         return scores
-    powers_of_a, rows = _powers(a), max(1, ROOM // powers[0].numel())
+    powers_of_a, rows = (a + a).exp_(), max(1, ROOM // powers[0].numel())
+    if len(a) <= rows:
+        return _sums(_reciprocals(powers_of_a, powers), w)
     strips = zip(powers_of_a.split(rows), powers.split(rows), strict=True)
-    return torch.cat([_reciprocals(*strip) @ w.mul(-2) for strip in strips]).unsqueeze(-2)
-
-
-def _powers(a: Tensor) -> Tensor:
-    """e^(2a)."""
-    return a.clamp(max=HIGHEST).mul_(2).exp_()
+    return torch.cat([_sums(_reciprocals(*strip), w) for strip in strips])
 
 
 def _reciprocals(powers_of_a: Tensor, powers: Tensor) -> Tensor:
-    """r, of each key and channel."""
+    """r, of each key and channel; 0 where e^(2a) is infinite."""
     return torch.mul(powers_of_a, powers).add_(1).reciprocal_()
+
+
+def _sums(r: Tensor, w: Tensor) -> Tensor:
+    """-2 sum of w r, (batch, 1, keys)."""
+    batch, keys, channels = r.shape
+    return torch.addmv(w[:1], r.view(-1, channels), w, beta=0, alpha=-2).view(batch, 1, keys)
 
 
 class _Scores(torch.autograd.Function):
@@ -107,17 +110,18 @@ class _Scores(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, powers: Tensor, w: Tensor) -> Tensor:
-        powers_of_a = _powers(a)
+        powers_of_a = (a + a).exp_()
         r = _reciprocals(powers_of_a, powers)
         ctx.save_for_backward(r, powers_of_a, w)
-        return (r @ w.mul(-2)).unsqueeze(-2)
+        return _sums(r, w)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> Any:
         r, powers_of_a, w = ctx.saved_tensors
         squares = r * r
-        for_a = (upstream @ r - upstream @ squares).mul_(w.mul(4))
-        for_w = upstream.flatten() @ r.flatten(0, -2) * -2
-        for_powers = squares.mul_(upstream.mT).mul_(powers_of_a * w.mul(2))
-        return for_a, for_powers, for_w
+        for_a = torch.baddbmm(upstream @ r, upstream, squares, alpha=-1).mul_(4 * w)
+        for_w = torch.mv(r.flatten(0, -2).mT, upstream.flatten()).mul_(-2)
+        # Where A is infinite r is 0, and 0 times infinity is no number.
+        factor = powers_of_a.clamp(max=HIGHEST).mul(2 * w)
+        return for_a, squares.mul_(upstream.mT).mul_(factor), for_w
