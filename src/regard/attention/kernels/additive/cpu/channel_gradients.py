@@ -32,40 +32,59 @@ def product(a: Any, at: Any, top: Any, to: Any) -> Any:
 
 @inner
 def four(
-    e: Any, first: Any, last: Any, spread: Any, at: Any, a: Any, padded: Any, for_c: Any, room: Any
+    errors: Any,
+    start: Any,
+    stop: Any,
+    powers: Any,
+    at: Any,
+    a: Any,
+    padded: Any,
+    for_c: Any,
+    room: Any,
 ) -> None:
-    """Four channels of a strip, queries `first` to `last` of a tile; `a` from `padded` on, A of the first.
+    """Four channels of a strip, queries `start` to `stop` of a tile.
 
-    1/t_0 = (t_1 / (t_0 t_1)) and so on from 1 / (t_0 t_1 t_2 t_3). The keys' sums stay in registers
-    while the queries pass; the queries' wait in `room`, and behind them those of the weights.
+    1/t_0 = (t_1 / (t_0 t_1)) and so on from 1 / (t_0 t_1 t_2 t_3).
+
+    Args:
+        errors: gradients of the scores, a row of STRIDE keys for each query.
+        powers: C of the strip, channel by channel, from `at` on; `for_c`, their gradient, lies alike.
+        a: A of the tile; rows are `padded` apart.
+        room: where the queries' sums wait, lane by lane, and behind them those of the weights.
     """
     lanes()
-    one, wide = splat(e, 1), width_of(e)
-    end = ROWS * FOUR * wide
-    for j in range(0, STRIP, wide):
-        k, y = load_four(spread, at + j, STRIP), load_four(for_c, at + j, STRIP)
-        z = load_four(room, end, wide)
-        for row in range(first, last):
-            of, x = row * padded, row * FOUR * wide
-            given = load(e, row * STRIDE + j)
-            t0, t1 = repeat(a, of) * k[0] + one, repeat(a, of + 1) * k[1] + one
-            t2, t3 = repeat(a, of + 2) * k[2] + one, repeat(a, of + 3) * k[3] + one
-            t01, t23 = t0 * t1, t2 * t3
-            both = one / (t01 * t23)
-            i01, i23 = both * t23, both * t01
-            r0, r1, r2, r3 = i01 * t1, i01 * t0, i23 * t3, i23 * t2
-            f = r0 - r0 * r0, r1 - r1 * r1, r2 - r2 * r2, r3 - r3 * r3
-            store_four(room, x, wide, _add_four(given, f, load_four(room, x, wide)))
-            y, z = _add_four(given, f, y), _add_four(given, (r0, r1, r2, r3), z)
-        store_four(for_c, at + j, STRIP, y)
-        store_four(room, end, wide, z)
+    ones, wide = splat(errors, 1), width_of(errors)
+    weights_at = ROWS * FOUR * wide
+    for key in range(0, STRIP, wide):
+        # The keys' and the weights' sums stay in registers while the queries pass.
+        keys, key_sums = load_four(powers, at + key, STRIP), load_four(for_c, at + key, STRIP)
+        weight_sums = load_four(room, weights_at, wide)
+        for query in range(start, stop):
+            row, query_at = query * padded, query * FOUR * wide
+            error = load(errors, query * STRIDE + key)
+            # t = 1 + A C of the four channels, and r = 1 / t by one division.
+            t_0, t_1 = repeat(a, row) * keys[0] + ones, repeat(a, row + 1) * keys[1] + ones
+            t_2, t_3 = repeat(a, row + 2) * keys[2] + ones, repeat(a, row + 3) * keys[3] + ones
+            t_01, t_23 = t_0 * t_1, t_2 * t_3
+            inverse = ones / (t_01 * t_23)
+            r_01, r_23 = inverse * t_23, inverse * t_01
+            r_0, r_1, r_2, r_3 = r_01 * t_1, r_01 * t_0, r_23 * t_3, r_23 * t_2
+            # e r (1 - r) for a and c, e r for w.
+            slopes = r_0 - r_0 * r_0, r_1 - r_1 * r_1, r_2 - r_2 * r_2, r_3 - r_3 * r_3
+            query_sums = load_four(room, query_at, wide)
+            store_four(room, query_at, wide, _add_four(error, slopes, query_sums))
+            key_sums = _add_four(error, slopes, key_sums)
+            weight_sums = _add_four(error, (r_0, r_1, r_2, r_3), weight_sums)
+        store_four(for_c, at + key, STRIP, key_sums)
+        store_four(room, weights_at, wide, weight_sums)
 
 
 @inner
-def _add_four(given: Any, f: Any, sums: Any) -> Any:
+def _add_four(error: Any, factors: Any, sums: Any) -> Any:
+    """Four sums, to each of which the gradient of the scores times a factor is added."""
     lanes_inlined()
-    s0, s1 = fused(given, f[0], sums[0]), fused(given, f[1], sums[1])
-    return s0, s1, fused(given, f[2], sums[2]), fused(given, f[3], sums[3])
+    sum_0, sum_1 = fused(error, factors[0], sums[0]), fused(error, factors[1], sums[1])
+    return sum_0, sum_1, fused(error, factors[2], sums[2]), fused(error, factors[3], sums[3])
 
 
 @inner_sum

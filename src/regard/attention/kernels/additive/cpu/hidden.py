@@ -27,50 +27,65 @@ FAR = 20.0  # tanh is 1 to float64's last place from here on
 
 @inner
 def two_rows(
-    sums: Any, to: Any, spread: Any, at: Any, scaled: Any, row: Any, ratios: Any, turns: Any
+    sums: Any, to: Any, powers: Any, at: Any, scaled: Any, query: Any, ratios: Any, turns: Any
 ) -> Any:
     """sums = sum of w_h / t_h of two queries and a strip; the number returned is 0, or NaN.
 
-    n / d + 1 / s = (n s + d) / (d s),   s = (g / w) t = g / w + (A g / w) C
+    n / d + 1 / u = (n u + d) / (d u),   u = (g / w) t = g / w + (A g / w) C
 
     takes three operations a channel, and one division for two groups, n turned from the units of
-    the first to those of the second between. Two queries and two vectors of keys at once: their
-    chains do not wait for each other. Their sum shows any number that is nearly too large.
+    the first to those of the second between.
+
+    Args:
+        sums: of the first query, from `to` on; of the second a STRIDE later.
+        powers: C of the strip, channel by channel, from `at` on.
+        scaled: A g / w of the first query, from `query` on; of the second behind it.
+        ratios: g / w of each channel.
+        turns: of each two groups, see `groups`.
     """
     lanes()
     padded = ratios.shape[0]
-    wide, below, under = width_of(sums), row + padded, to + STRIDE
-    nothing, one = splat(sums, 0), splat(sums, 1)
-    margin = splat(sums, MARGIN)
-    check = nothing
-    for j in range(0, STRIP, 2 * wide):
-        x0 = x1 = y0 = y1 = nothing
-        for g in range(0, padded, 2 * GROUP):
-            c = at + g * STRIP + j
-            k0, k1, b = load(spread, c), load(spread, c + wide), repeat(ratios, g)
-            p, q = repeat(scaled, row + g), repeat(scaled, below + g)
-            d0, d1, e0, e1 = p * k0 + b, p * k1 + b, q * k0 + b, q * k1 + b
-            n0 = n1 = m0 = m1 = one
-            for h in range(g + 1, g + 2 * GROUP):
-                if h == g + GROUP:
-                    turn = repeat(turns, g // GROUP)
-                    n0, n1, m0, m1 = n0 * turn, n1 * turn, m0 * turn, m1 * turn
-                c = at + h * STRIP + j
-                k0, k1, b = load(spread, c), load(spread, c + wide), repeat(ratios, h)
-                p, q = repeat(scaled, row + h), repeat(scaled, below + h)
-                s0, s1, t0, t1 = p * k0 + b, p * k1 + b, q * k0 + b, q * k1 + b
-                n0, n1, m0, m1 = n0 * s0 + d0, n1 * s1 + d1, m0 * t0 + e0, m1 * t1 + e1
-                d0, d1, e0, e1 = d0 * s0, d1 * s1, e0 * t0, e1 * t1
-            unit = repeat(turns, g // GROUP + 1)
-            x0, x1 = x0 + unit * (n0 / d0), x1 + unit * (n1 / d1)
-            y0, y1 = y0 + unit * (m0 / e0), y1 + unit * (m1 / e1)
-            check = check + d0 * margin + d1 * margin + e0 * margin + e1 * margin
-        store(sums, to + j, x0)
-        store(sums, to + j + wide, x1)
-        store(sums, under + j, y0)
-        store(sums, under + j + wide, y1)
-        check = check + (x0 + x1) + (y0 + y1)
-    return total(check * nothing)
+    wide, second, to_second = width_of(sums), query + padded, to + STRIDE
+    zeros, ones, margin = splat(sums, 0), splat(sums, 1), splat(sums, MARGIN)
+    check = zeros
+    # Two queries (the first index) and two vectors of keys (the second): four chains that do not wait for
+    # each other.
+    for key in range(0, STRIP, 2 * wide):
+        sum_00 = sum_01 = sum_10 = sum_11 = zeros
+        for group in range(0, padded, 2 * GROUP):
+            # The first channel: n / d = 1 / u.
+            corner = at + group * STRIP + key
+            keys_0, keys_1 = load(powers, corner), load(powers, corner + wide)
+            ratio = repeat(ratios, group)
+            query_0, query_1 = repeat(scaled, query + group), repeat(scaled, second + group)
+            d_00, d_01 = query_0 * keys_0 + ratio, query_0 * keys_1 + ratio
+            d_10, d_11 = query_1 * keys_0 + ratio, query_1 * keys_1 + ratio
+            n_00 = n_01 = n_10 = n_11 = ones
+            for h in range(group + 1, group + 2 * GROUP):
+                if h == group + GROUP:
+                    turn = repeat(turns, group // GROUP)
+                    n_00, n_01, n_10, n_11 = n_00 * turn, n_01 * turn, n_10 * turn, n_11 * turn
+                # One more channel: n / d becomes n / d + 1 / u.
+                corner = at + h * STRIP + key
+                keys_0, keys_1 = load(powers, corner), load(powers, corner + wide)
+                ratio = repeat(ratios, h)
+                query_0, query_1 = repeat(scaled, query + h), repeat(scaled, second + h)
+                u_00, u_01 = query_0 * keys_0 + ratio, query_0 * keys_1 + ratio
+                u_10, u_11 = query_1 * keys_0 + ratio, query_1 * keys_1 + ratio
+                n_00, n_01 = n_00 * u_00 + d_00, n_01 * u_01 + d_01
+                n_10, n_11 = n_10 * u_10 + d_10, n_11 * u_11 + d_11
+                d_00, d_01, d_10, d_11 = d_00 * u_00, d_01 * u_01, d_10 * u_10, d_11 * u_11
+            unit = repeat(turns, group // GROUP + 1)
+            sum_00, sum_01 = sum_00 + unit * (n_00 / d_00), sum_01 + unit * (n_01 / d_01)
+            sum_10, sum_11 = sum_10 + unit * (n_10 / d_10), sum_11 + unit * (n_11 / d_11)
+            check = check + d_00 * margin + d_01 * margin + d_10 * margin + d_11 * margin
+        store(sums, to + key, sum_00)
+        store(sums, to + key + wide, sum_01)
+        store(sums, to_second + key, sum_10)
+        store(sums, to_second + key + wide, sum_11)
+        check = check + (sum_00 + sum_01) + (sum_10 + sum_11)
+    # A number that is nearly too large makes the sum infinite, and 0 times infinity is NaN.
+    return total(check * zeros)
 
 
 @inner
