@@ -193,7 +193,7 @@ def test_who_asks_to_stop_waits_for_no_line_of_a_pipe(back, text, tmp_path):
 
 def test_what_another_process_finished_meanwhile_is_left_alone(back, monkeypatch):
     work = back()
-    hold = ResumableFile._held
+    hold = ResumableFile._lock
 
     @contextmanager
     def late(self: ResumableFile) -> Iterator[None]:
@@ -201,7 +201,7 @@ def test_what_another_process_finished_meanwhile_is_left_alone(back, monkeypatch
             work.out.write_text("theirs\tthere\n", encoding="utf-8")
             yield
 
-    monkeypatch.setattr(ResumableFile, "_held", late)
+    monkeypatch.setattr(ResumableFile, "_lock", late)
     with pytest.raises(RegardError, match=r"out\.tsv: is there already"):
         work.run()
     assert work.out.read_text(encoding="utf-8") == "theirs\tthere\n"
