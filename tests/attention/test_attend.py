@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
 from regard.attention import masks, normalisers, scores
+from regard.attention.kernels import choose
 from regard.attention.kernels.choose import KERNELS, KernelRefusedError
 from regard.attention.shapes import ShapeError
 
@@ -218,9 +219,9 @@ def test_pins_nest_and_belong_to_their_thread(monkeypatch: pytest.MonkeyPatch) -
             thread.join()
         assert ask() == "reference"
     assert elsewhere == ["sdpa"]
-    monkeypatch.setenv("REGARD_KERNEL", "matmul")
+    monkeypatch.setattr(choose, "ENVIRONMENT", "matmul")
     assert ask() == "matmul"
-    monkeypatch.setenv("REGARD_KERNEL", "warp")
+    monkeypatch.setattr(choose, "ENVIRONMENT", "warp")
     with pytest.raises(ValueError, match=r"no kernel 'warp': there are .*matmul, reference, sdpa"):
         ask()
 
@@ -281,7 +282,9 @@ def test_explain_says_which_and_why_not_the_others() -> None:
 
 
 def test_short_rows_are_trained_on_plain_products() -> None:
-    query = torch.ones(2, 3, requires_grad=True)
+    few, query = (torch.ones(rows, 3, requires_grad=True) for rows in (8, 70))
+    assert regard.explain(few, few).kernel == "sdpa"
+    assert regard.explain(few.bfloat16(), few.bfloat16()).kernel == "matmul"
     assert regard.explain(query, query).kernel == "matmul"
     assert regard.explain(query.detach(), query.detach(), dropout=0.1).kernel == "matmul"
     long = torch.ones(200, 3, requires_grad=True)

@@ -26,6 +26,7 @@ __all__ = ["HeadMemory", "MultiHeadAttention", "new_norm"]
 
 Merge = Literal["concat", "sum"]
 Norm = Literal["layer", "rms"]
+CAUSAL_END = causal(align="end")
 
 
 class MultiHeadAttention(nn.Module):
@@ -290,8 +291,11 @@ class MultiHeadAttention(nn.Module):
             if memory.holds(query):
                 check_steps(mask, query.shape[-2], len(memory))
             mask = _over_memory(mask, query.shape[-2], len(memory))
-        # By batch axis, the last one first: its length of the queries and of the keys.
-        batch = list(zip_longest(query.shape[-3::-1], keys.shape[-4::-1], fillvalue=1))
+        if mask is not None or bias is not None:
+            # By batch axis, the last one first: its length of the queries and of the keys.
+            batch = list(zip_longest(query.shape[-3::-1], keys.shape[-4::-1], fillvalue=1))
+            mask = self._over_heads("mask", mask, query, batch)
+            bias = self._over_heads("bias", bias, query, batch)
         if self.group > 1:  # keys of a group of 1 are never copied
             queries = queries.unflatten(-3, (self.key_heads, self.group))
             keys, values = keys.unsqueeze(-3), values.unsqueeze(-3)
@@ -300,8 +304,8 @@ class MultiHeadAttention(nn.Module):
             "key": keys,
             "value": values,
             "score": self.score,
-            "bias": self._over_heads("bias", bias, query, batch),
-            "mask": self._over_heads("mask", mask, query, batch),
+            "bias": bias,
+            "mask": mask,
             "normaliser": self.normaliser,
             "dropout": self.dropout if self.training else 0.0,
         }
@@ -319,7 +323,9 @@ class MultiHeadAttention(nn.Module):
         if type(projection) is nn.Linear and sequence.dtype != projection.weight.dtype:
             _check_precision(name, sequence, projection.weight)
         heads = self.heads if name == "query" else self.key_heads
-        projected: Tensor = projection(sequence).unflatten(-1, (heads, -1)).transpose(-2, -3)
+        projected: Tensor = projection(sequence)
+        *shape, width = projected.shape
+        projected = projected.view(*shape, heads, width // heads).transpose(-2, -3)
         if name == "value":
             return projected
         norm = self.query_norm if name == "query" else self.key_norm
@@ -338,14 +344,18 @@ class MultiHeadAttention(nn.Module):
         return output
 
     def _over_heads(self, name: str, what: Any, query: Tensor, batch: list[tuple[int, int]]) -> Any:
-        """A tensor with batch axes but none for the heads gets one of size 1, in joined masks too."""
+        """A tensor with batch axes but none for the heads gets one of size 1, in joined masks too.
+
+        A mask without such a tensor stays the same object, which is worked out once for all layers.
+        """
         if isinstance(what, Given):
             return Given(self._over_heads(name, what.tensor, query, batch))
         if isinstance(what, Complement):
-            return Complement(self._over_heads(name, what.mask, query, batch))
+            inner = self._over_heads(name, what.mask, query, batch)
+            return what if inner is what.mask else Complement(inner)
         if isinstance(what, Joined):
             left, right = (self._over_heads(name, m, query, batch) for m in (what.left, what.right))
-            return type(what)(left, right)
+            return what if left is what.left and right is what.right else type(what)(left, right)
         if not isinstance(what, Tensor):
             return what
         if what.dim() == 2:
@@ -423,7 +433,7 @@ def _check_precision(name: str, sequence: Tensor, weight: Tensor) -> None:
 def _over_memory(mask: Any, queries: int, keys: int) -> Any:
     """The mask over a memory, where "causal" puts the last query at the last key."""
     if isinstance(mask, str) and mask == "causal" and queries <= keys:
-        return None if queries == 1 else causal(align="end")
+        return None if queries == 1 else CAUSAL_END
     return mask
 
 

@@ -40,7 +40,7 @@ def broadcast(*shapes: Shape) -> Shape:
         for axis, size in enumerate(shape, rank - len(shape)):
             if joint[axis] == 1:
                 joint[axis] = size
-            elif size not in (1, joint[axis]):
+            elif size != 1 and size != joint[axis]:
                 listed = ", ".join(str(list(shape)) for shape in shapes)
                 raise ShapeError(
                     f"batch axes {listed} do not broadcast: on each axis, counted from the right,"
@@ -88,7 +88,7 @@ def check_widths(query: Shape, key: Shape) -> None:
 def check_plane(name: str, shape: Shape, queries: int, keys: int) -> None:
     """Refuse a mask or bias that does not broadcast to (..., queries, keys)."""
     wanted = f"pass a {name} of shape [..., {queries}, {keys}]"
-    if len(shape) >= 1 and shape[-1] not in (1, keys):
+    if len(shape) >= 1 and shape[-1] != 1 and shape[-1] != keys:  # compilers trace no "in"
         raise ShapeError(f"{name} covers {shape[-1]} keys, the memory holds {keys}: {wanted}")
-    if len(shape) >= 2 and shape[-2] not in (1, queries):
+    if len(shape) >= 2 and shape[-2] != 1 and shape[-2] != queries:
         raise ShapeError(f"{name} covers {shape[-2]} queries, there are {queries}: {wanted}")

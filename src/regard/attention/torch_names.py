@@ -105,26 +105,33 @@ def answers(
 
         @wraps(function)
         def through(*arguments: P.args, **named: P.kwargs) -> R:
-            for name in tuple(named):
-                if name in accepted:
-                    continue
-                if name in names:
-                    raise TypeError(
-                        f"{called} has no argument {name}, which torch has: {names[name]}"
-                    )
-                if renamed and name in renamed:
-                    new = renamed[name]
-                    _warn(called, name, new)
-                    if new in named:
-                        raise TypeError(f"{called} got {name} and {new}: pass {new} alone")
-                    named[new] = named.pop(name)
-                else:
-                    raise TypeError(f"{called} has no argument {name}: {_advice(name, accepted)}")
+            if not named.keys() <= accepted.keys():
+                _rename(called, named, accepted, names, renamed or {})
             return function(*arguments, **named)
 
         return through
 
     return decorate
+
+
+def _rename(
+    called: str,
+    named: dict[str, object],
+    accepted: Collection[str],
+    names: Mapping[str, str],
+    renamed: Mapping[str, str],
+) -> None:
+    """Put arguments under their new names, and refuse those that there are not."""
+    for name in [name for name in named if name not in accepted]:
+        if name in names:
+            raise TypeError(f"{called} has no argument {name}, which torch has: {names[name]}")
+        if name not in renamed:
+            raise TypeError(f"{called} has no argument {name}: {_advice(name, accepted)}")
+        new = renamed[name]
+        _warn(called, name, new)
+        if new in named:
+            raise TypeError(f"{called} got {name} and {new}: pass {new} alone")
+        named[new] = named.pop(name)
 
 
 def _advice(name: str, accepted: Collection[str]) -> str:
@@ -147,4 +154,4 @@ def _advice(name: str, accepted: Collection[str]) -> str:
 
 def _warn(called: str, old: str, new: str) -> None:
     text = f"{old} of {called} is called {new} now"
-    warnings.warn(text, DeprecationWarning, stacklevel=3)
+    warnings.warn(text, DeprecationWarning, stacklevel=4)

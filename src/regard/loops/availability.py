@@ -26,7 +26,13 @@ def transformed() -> bool:
         torch.compiler.is_compiling()
         or torch._C._get_tracing_state() is not None
         or torch._C._are_functorch_transforms_active()
-        or any(torch._C._get_dispatch_mode(mode) is not None for mode in TRACERS)
+        or _is_traced()
+    )
+
+
+def _is_traced() -> bool:
+    return torch._C._len_torch_dispatch_stack() > 0 and any(
+        torch._C._get_dispatch_mode(mode) is not None for mode in TRACERS
     )
 
 

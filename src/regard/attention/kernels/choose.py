@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from math import prod
 from typing import Protocol
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from regard.attention.kernels.additive.kernels import Cpu, Triton
 from regard.attention.kernels.blocked import Blocked, is_large
+from regard.attention.kernels.dots import dots_objection
 from regard.attention.kernels.matmul import Matmul
 from regard.attention.kernels.reference import Reference
 from regard.attention.kernels.request import Request, ask
@@ -22,10 +24,14 @@ from regard.attention.kernels.tiled import area, divide, tiles_objection
 from regard.attention.masks import MaskLike
 from regard.attention.normalisers import NormaliserLike
 from regard.attention.positions.biases import BiasLike
+from regard.attention.products import HALVES, product_dtype
 from regard.attention.scores import ScoreLike
 
-VARIABLE = "REGARD_KERNEL"
-SHORT = 128  # rows up to here are trained faster without fusing
+ENVIRONMENT = os.environ.get(
+    "REGARD_KERNEL"
+)  # a name; it is read once, as each look-up takes a microsecond
+SHORT = 128  # rows up to here are trained faster without fusing,
+FEW = 1 << 12  # from so many scores (benchmarks/small.py)
 
 
 class Kernel(Protocol):
@@ -123,7 +129,7 @@ def _named(name: str) -> Kernel:
 
 def pinned() -> str | None:
     """The name of the kernel that serves every request, where there is one."""
-    return _pin() or os.environ.get(VARIABLE)
+    return _pin() or ENVIRONMENT
 
 
 def choose(request: Request, value: Tensor) -> Kernel:
@@ -133,12 +139,11 @@ def choose(request: Request, value: Tensor) -> Kernel:
         if objection := only.objection(request, value):
             raise KernelRefusedError(f"kernel {name!r} cannot serve this request: {objection}")
         return only
-    first, second = (MATMUL, SDPA) if _is_plain(request, value) else (SDPA, MATMUL)
-    if first.objection(request, value) is None:
-        long = first is MATMUL and request.keys > SHORT
-        return BLOCKED if long and is_large(request) and tiles_objection(request) else first
-    if second.objection(request, value) is None:
-        return second
+    if dots_objection(request, value) is None:
+        if _is_plain(request, value):
+            is_long = request.keys > SHORT and is_large(request) and tiles_objection(request)
+            return BLOCKED if is_long else MATMUL
+        return SDPA if SDPA.shape_objection(request, value) is None else MATMUL
     if CPU.objection(request, value) is None and CPU.pays(request):
         return CPU
     return BLOCKED if is_large(request) else REFERENCE
@@ -148,15 +153,19 @@ def _is_plain(request: Request, value: Tensor) -> bool:
     """Whether plain products are faster, as measured on a CPU in float32 and bfloat16.
 
     torch's fused attention has no dropout there and no gradient for a bias, and falls back on the
-    whole matrix; its backward pass is slow on short rows. Without gradients it is ahead throughout.
+    whole matrix; its backward pass is slow on many short rows, and on all of them in half precision.
+    Without gradients it is ahead throughout.
     """
     if not request.query.is_cpu:
         return False
     if request.dropout or request.trains_bias:
         return True
-    trained = request.query.requires_grad or request.key.requires_grad or value.requires_grad
-    short = request.keys <= SHORT and request.queries <= SHORT
-    return short and trained and torch.is_grad_enabled()
+    if request.keys > SHORT or request.queries > SHORT or not torch.is_grad_enabled():
+        return False
+    if not (request.query.requires_grad or request.key.requires_grad or value.requires_grad):
+        return False
+    scores = prod(request.frame.batch) * request.queries * request.keys
+    return scores >= FEW or product_dtype(value) in HALVES
 
 
 def explain(

@@ -7,25 +7,25 @@ from regard.attention.kernels.request import Request, name_of
 from regard.attention.normalisers import Softmax
 from regard.attention.products import divided
 from regard.attention.scores import DotLike
-from regard.attention.scores.prepare import is_dots
+from regard.attention.scores.score import is_dots
 from regard.loops.availability import transformed
 
-Opened = tuple[Tensor | None, Tensor | None]
+Addends = tuple[Tensor | None, Tensor | None]
 
 
 def dots_objection(request: Request, value: Tensor) -> str | None:
     """Why this is no softmax over dot products of something; None when it is."""
-    if not isinstance(request.score, DotLike):
-        return f"{name_of(request.score)} is not a dot product"
     if not is_dots(request.score):
+        if not isinstance(request.score, DotLike):
+            return f"{name_of(request.score)} is not a dot product"
         return (
             f"{name_of(request.score)} has methods or hooks of its own: only a call of it is exact"
         )
     if type(request.normaliser) is not Softmax:
         return f"{name_of(request.normaliser)} is not a softmax"
-    if not (request.query.numel() and request.key.numel() and value.numel()):
-        return "an axis has size 0"
-    return None
+    if request.is_regular or (request.query.numel() and request.key.numel() and value.numel()):
+        return None
+    return "an axis has size 0"
 
 
 def factors(request: Request) -> tuple[Tensor, Tensor, float]:
@@ -40,30 +40,31 @@ def factors(request: Request) -> tuple[Tensor, Tensor, float]:
     return query, key, scale / request.normaliser.temperature  # type: ignore[attr-defined]
 
 
-def opened(request: Request, dtype: torch.dtype, blank: bool = True) -> Opened:
-    """Mask and bias as one tensor, and which rows have nothing to read, if `blank` and any have.
+def additive_mask(request: Request, dtype: torch.dtype, blank: bool = True) -> Addends:
+    """Mask and bias as numbers to add to the scores, and which rows have nothing to read, if `blank` and any have.
 
-    The tensor holds booleans, True = may be read, or numbers to add to the scores. Those rows are
-    left open, so that nothing is divided by zero on their account.
+    Where a key may not be read the number is -inf. Those rows are left open, so that nothing is
+    divided by zero on their account.
     """
-    may = request.readable()
-    if may is None:
+    if request.layout is None or request.has_bias:
+        return _additive_mask(request, dtype, blank)
+    addends: Addends = request.layout.once(
+        (dtype, blank), lambda: _additive_mask(request, dtype, blank)
+    )
+    return addends
+
+
+def _additive_mask(request: Request, dtype: torch.dtype, blank: bool) -> Addends:
+    readable = request.readable()
+    if readable is None:
         return None, None
-    nothing = _blank_rows(may) if blank else None
-    open_ = may if nothing is None else may | nothing
+    nothing = _blank_rows(readable) if blank else None
+    open_ = readable if nothing is None else readable | nothing
     if request.bias is None:
-        return open_, nothing
+        zeros = torch.zeros(open_.shape, dtype=dtype, device=open_.device)
+        return zeros.masked_fill(~open_, -torch.inf), nothing
     bias = divided(request.bias, dtype, request.normaliser.temperature)  # type: ignore[attr-defined]
-    return torch.where(open_, torch.where(may, bias, 0.0), -torch.inf), nothing
-
-
-def additive(request: Request, dtype: torch.dtype) -> Opened:
-    """The same as numbers to add, also without a bias: 0 or -inf."""
-    open_, nothing = opened(request, dtype)
-    if open_ is None or request.bias is not None:
-        return open_, nothing
-    zeros = torch.zeros(open_.shape, dtype=dtype, device=open_.device)
-    return zeros.masked_fill(~open_, -torch.inf), nothing
+    return torch.where(open_, torch.where(readable, bias, 0.0), -torch.inf), nothing
 
 
 def _blank_rows(readable: Tensor) -> Tensor | None:

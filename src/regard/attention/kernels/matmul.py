@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.dropout import drop
-from regard.attention.kernels.dots import additive, dots_objection, factors
+from regard.attention.kernels.dots import additive_mask, dots_objection, factors
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.tiled import read_tiles
 from regard.attention.products import HALVES, blend, dots, product_dtype
@@ -38,7 +38,7 @@ def _reading(request: Request, value: Tensor) -> Tensor:
     request = request.written()
     query, key, scale = factors(request)
     scores = dots(query * scale, key)
-    shut, nothing = additive(request, scores.dtype)
+    shut, nothing = additive_mask(request, scores.dtype)
     weights = torch.softmax(scores if shut is None else scores + shut, dim=-1)
     if request.dropout:
         weights = drop(weights, request.dropout)

@@ -1,16 +1,12 @@
 """Requests without their mask, where it only cuts off keys at the ends: one step of a decoder, one padded sentence."""
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
 from regard.attention.kernels.request import Request
-from regard.attention.masks import Mask
-from regard.attention.masks.mask import covers
 from regard.attention.normalisers import is_plain
 from regard.attention.scores.prepare import is_pairwise
-from regard.loops.availability import transformed
+from regard.attention.shapes import Frame
 
 
 def narrowed(request: Request, value: Tensor) -> tuple[Request, Tensor]:
@@ -18,26 +14,33 @@ def narrowed(request: Request, value: Tensor) -> tuple[Request, Tensor]:
     columns = _common_keys(request, value)
     if columns is None:
         return request, value
-    key, keys = request.key[..., columns, :], columns.stop - columns.start
-    shorter = replace(request, key=key, mask=None, frame=request.frame._replace(keys=keys))
-    return shorter, value[..., columns, :]
+    key, keys = request.key, len(columns)
+    if keys != request.keys:
+        key, value = (side.narrow(-2, columns.start, keys) for side in (key, value))
+    batch, queries, _, device = request.frame
+    shorter = Request(
+        request.query,
+        key,
+        request.score,
+        None,
+        None,
+        request.normaliser,
+        request.dropout,
+        Frame(batch, queries, keys, device),
+    )
+    shorter.is_regular = request.is_regular
+    return shorter, value
 
 
-def _common_keys(request: Request, value: Tensor) -> slice | None:
+def _common_keys(request: Request, value: Tensor) -> range | None:
     """The keys that every query reads, if no query reads any other; None where this cannot be told."""
-    mask, frame = request.mask, request.frame
-    if not isinstance(mask, Mask) or request.has_bias or not value.is_cpu or transformed():
+    if request.layout is None or request.has_bias:
         return None
-    tensors = request.query, request.key, value
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+    columns = request.layout.common_keys()
+    if columns is None:
+        return None
+    if torch.is_grad_enabled() and (
+        request.query.requires_grad or request.key.requires_grad or value.requires_grad
+    ):
         return None  # without a mask, NaN in one query would reach the gradients of all keys
-    if not (is_pairwise(request.score) and is_plain(request.normaliser)):
-        return None
-    if not (frame.queries and frame.keys):
-        return None
-    readable, common = mask.reach(range(frame.queries), frame)
-    if not (readable and covers(common, readable)):
-        return None
-    if request.batch() != frame.batch:  # some batch entries are those of the mask alone
-        return None
-    return slice(readable.start, readable.stop)
+    return columns if is_pairwise(request.score) and is_plain(request.normaliser) else None

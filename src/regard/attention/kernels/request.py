@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.attention.masks import Mask, MaskLike, as_mask, causal
+from regard.attention.masks.layout import Layout, lay
 from regard.attention.masks.mask import Given, check_boolean, check_name, pick
 from regard.attention.normalisers import Normaliser, NormaliserLike, Softmax, as_normaliser
 from regard.attention.positions.biases import BiasFunction, BiasLike, function_of
@@ -23,6 +25,7 @@ from regard.attention.shapes import (
     check_value,
 )
 from regard.attention.versions import Versions
+from regard.loops.availability import transformed
 
 DEFAULT_SCORE, DEFAULT_NORMALISER = ScaledDot(), Softmax()
 CAUSAL = causal(align="start")
@@ -42,6 +45,12 @@ class Request:
     frame: Frame
     bias_function: BiasFunction | None = None  # of positions, in place of a bias
     versions: Versions | None = None  # where it is read again later: what must not change
+    is_traced: bool = False  # by a compiler or transform, so that numbers cannot be read
+    # Known of the tensors that were passed; of a request with others in their place, nothing is.
+    is_regular: bool = field(
+        default=False, init=False, repr=False
+    )  # all batch axes are alike, no axis is empty
+    _layout: Layout | None = field(default=None, init=False, repr=False)
     _readable: Tensor | None = field(default=None, init=False, repr=False)
 
     @property
@@ -75,7 +84,8 @@ class Request:
         bias = self.bias_function(rows.unsqueeze(-1), columns.unsqueeze(-2))
         check_tensor("bias(query, key)", bias)
         check_device("bias", bias, self.frame.device)
-        return _plane("bias", bias, self.frame.batch, rows.shape[0], columns.shape[0])
+        batch, _, _, device = self.frame
+        return _plane("bias", bias, Frame(batch, rows.shape[0], columns.shape[0], device))
 
     def written(self) -> Request:
         """The same request with the bias of all queries and keys, for kernels that take no function."""
@@ -103,7 +113,16 @@ class Request:
             return []
         return [self.mask] if isinstance(self.mask, Tensor) else self.mask.tensors()
 
+    @property
+    def layout(self) -> Layout | None:
+        """The mask over these scores, where it is a rule."""
+        if self._layout is None and isinstance(self.mask, Mask):
+            self._layout = lay(self.mask, self.frame, transformed())
+        return self._layout
+
     def _window(self, rows: Tensor | None, columns: Tensor | None) -> Tensor | None:
+        if rows is None and columns is None and self.layout is not None and not self.has_bias:
+            return self.layout.dense()
         readable = None
         device = self.frame.device
         at = torch.arange(self.queries, device=device) if rows is None else rows
@@ -112,7 +131,7 @@ class Request:
             readable = _picked(self.mask, rows, columns)
         elif self.mask is not None:
             readable = self.mask.window(at, of, self.frame)
-        if self.bias is not None or self.bias_function is not None:
+        if self.has_bias:
             bias = self.bias_between(at, of) if self.bias is None else self.bias
             finite = (bias if self.bias is None else _picked(bias, rows, columns)) != -torch.inf
             readable = finite if readable is None else readable & finite
@@ -120,17 +139,15 @@ class Request:
 
     def batch(self) -> Shape:
         """The batch axes of the weights, those of the mask and bias included."""
-        shapes = [self.frame.batch]
-        if self.bias is not None:
-            shapes.append(tuple(self.bias.shape[:-2]))
-        nowhere = torch.arange(0, device=self.frame.device)
+        batch = self.frame.batch if self.layout is None else self.layout.batch()
+        bias = self.bias
         if self.bias_function is not None:
-            shapes.append(tuple(self.bias_between(nowhere, nowhere).shape[:-2]))
-        if isinstance(self.mask, Tensor):
-            shapes.append(tuple(self.mask.shape[:-2]))
-        elif self.mask is not None:
-            shapes.append(tuple(self.mask.window(nowhere, nowhere, self.frame).shape[:-2]))
-        return broadcast(*shapes)
+            nowhere = torch.arange(0, device=self.frame.device)
+            bias = self.bias_between(nowhere, nowhere)
+        for plane in (self.mask, bias):
+            if isinstance(plane, Tensor) and plane.ndim > 2:
+                batch = broadcast(batch, tuple(plane.shape[:-2]))
+        return batch
 
 
 def _picked(plane: Tensor, rows: Tensor | None, columns: Tensor | None) -> Tensor:
@@ -153,39 +170,65 @@ def ask(
     """Check what was passed, and fill in the defaults."""
     function = function_of(bias)
     bias_tensor: Any = bias if function is None else None
-    check_tensors(query, key=key, value=value, bias=bias_tensor)
-    check_rank("query", query.shape)
-    check_rank("key", key.shape)
-    *front, queries, _ = query.shape
-    *own, keys, _ = key.shape
-    batch = tuple(front) if front == own else broadcast(tuple(front), tuple(own))
-    if value is not None:
-        check_value(keys, value.shape)
-        if value.shape[:-2] != batch:
-            batch = broadcast(batch, tuple(value.shape[:-2]))
+    check_tensors(query, key, value, bias_tensor)
     check_types(query, key, value)
+    is_traced = transformed()
     if dropout is True or not 0 <= dropout <= 1:
         raise ValueError(f"dropout is {dropout}: pass a rate from 0 to 1")
-    frame = Frame(batch, queries, keys, query.device)
-    return Request(
-        query=query,
-        key=key,
-        score=DEFAULT_SCORE if score is None else as_score(score, query.shape[-1], key.shape[-1]),
-        bias=None if bias_tensor is None else _plane("bias", bias_tensor, batch, queries, keys),
-        mask=_mask(mask, frame),
-        normaliser=DEFAULT_NORMALISER if normaliser is None else as_normaliser(normaliser),
-        dropout=dropout,
-        frame=frame,
-        bias_function=function,
+    shapes = query.shape, key.shape, None if value is None else value.shape
+    frame, is_regular = (_framed if is_traced else _framed_before)(*shapes, query.device)
+    rule = None if mask is None else _mask(mask, frame)
+    request = Request(
+        query,
+        key,
+        DEFAULT_SCORE if score is None else as_score(score, query.shape[-1], key.shape[-1]),
+        None if bias_tensor is None else _plane("bias", bias_tensor, frame),
+        rule,
+        DEFAULT_NORMALISER if normaliser is None else as_normaliser(normaliser),
+        dropout,
+        frame,
+        function,
+        is_traced=is_traced,
     )
+    request.is_regular = is_regular
+    if isinstance(rule, Mask):
+        request._layout = lay(rule, frame, is_traced)
+    return request
 
 
-def check_tensors(query: Any, **others: Any) -> None:
+def _framed(
+    query: Shape, key: Shape, value: Shape | None, device: torch.device
+) -> tuple[Frame, bool]:
+    """The scores' frame, and whether all tensors have its batch axes and no axis is empty."""
+    check_rank("query", query)
+    check_rank("key", key)
+    *queries_batch, queries, _ = query
+    *keys_batch, keys, _ = key
+    batch = tuple(queries_batch)
+    if queries_batch != keys_batch:
+        batch = broadcast(batch, tuple(keys_batch))
+    if value is not None:
+        check_value(keys, value)
+        if value[:-2] != batch:
+            batch = broadcast(batch, tuple(value[:-2]))
+    shapes = [shape for shape in (query, key, value) if shape is not None]
+    is_regular = all(shape[:-2] == batch and 0 not in shape for shape in shapes)
+    return Frame(batch, queries, keys, device), is_regular
+
+
+_framed_before = lru_cache(maxsize=4096)(_framed)
+
+
+def check_tensors(query: Any, key: Any, value: Any, bias: Any) -> None:
     """Refuse what is no tensor, and tensors on several devices."""
-    for name, each in (("query", query), *others.items()):
-        if each is not None:
-            check_tensor(name, each)
-            check_device(name, each, query.device)
+    check_tensor("query", query)
+    all_tensors = bias is None and isinstance(key, Tensor) and isinstance(value, Tensor)
+    if all_tensors and query.device == key.device == value.device:
+        return
+    for name, tensor in (("key", key), ("value", value), ("bias", bias)):
+        if tensor is not None:
+            check_tensor(name, tensor)
+            check_device(name, tensor, query.device)
 
 
 def check_tensor(name: str, each: Any) -> None:
@@ -217,9 +260,7 @@ def _names(types: set[torch.dtype]) -> str:
     return ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in types))
 
 
-def _mask(mask: MaskLike | None, frame: Frame) -> Mask | Tensor | None:
-    if mask is None:
-        return None
+def _mask(mask: MaskLike, frame: Frame) -> Mask | Tensor:
     if isinstance(mask, str):
         check_name(mask, frame.queries, frame.keys)
         return CAUSAL
@@ -228,13 +269,11 @@ def _mask(mask: MaskLike | None, frame: Frame) -> Mask | Tensor | None:
     if isinstance(mask, Tensor):
         check_boolean(mask)
         check_device("mask", mask, frame.device)
-        return _plane("mask", mask, frame.batch, frame.queries, frame.keys)
-    rule = as_mask(mask)
-    rule.check(frame)
-    return rule
+        return _plane("mask", mask, frame)
+    return as_mask(mask)
 
 
-def _plane(name: str, plane: Tensor, batch: Shape, queries: int, keys: int) -> Tensor:
+def _plane(name: str, plane: Tensor, frame: Frame) -> Tensor:
     """The mask or bias with at least two axes, known to broadcast over the scores."""
     if name == "bias" and not plane.dtype.is_floating_point:
         raise TypeError(f"bias holds {_names({plane.dtype})}: pass numbers; booleans are a mask")
@@ -243,11 +282,11 @@ def _plane(name: str, plane: Tensor, batch: Shape, queries: int, keys: int) -> T
             f"{name} is a CausalBias of torch, which holds no numbers: "
             "pass mask=regard.masks.causal(align=...)"
         )
-    check_plane(name, plane.shape, queries, keys)
+    check_plane(name, plane.shape, frame.queries, frame.keys)
     if plane.ndim < 2:
         return plane.reshape(1, -1)
     if plane.ndim > 2:
-        broadcast(batch, plane.shape[:-2])
+        broadcast(frame.batch, plane.shape[:-2])
     return plane
 
 

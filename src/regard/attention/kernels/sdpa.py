@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.kernels.dots import dots_objection, factors, opened
+from regard.attention.kernels.dots import additive_mask, dots_objection, factors
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.tiled import flat, read_tiles
 from regard.attention.masks.positions import Band
 from regard.attention.products import product_dtype
-from regard.attention.shapes import Shape, broadcast
+from regard.attention.shapes import Shape
 from regard.loops.availability import in_forward_mode, transformed
 
 
@@ -19,32 +19,42 @@ class Sdpa:
     name = "sdpa"
 
     def objection(self, request: Request, value: Tensor) -> str | None:
-        if objection := dots_objection(request, value):
-            return objection
+        return dots_objection(request, value) or self.shape_objection(request, value)
+
+    def shape_objection(self, request: Request, value: Tensor) -> str | None:
+        """The objection to a softmax over dot products."""
         if in_forward_mode():
             return "torch's fused attention has no forward-mode derivatives: pin regard.kernel('matmul')"
         batch = request.frame.batch
+        if request.is_regular:
+            return None
         if _is_mixed(request.key.shape[:-2], batch) or _is_mixed(value.shape[:-2], batch):
             return "keys or values broadcast over an axis between others: they would be copied"
         return None
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
-        batch, open_, nothing = request.frame.batch, None, None
         triangle = request.mask is not None and is_triangle(request)
-        if not triangle and (tiled := read_tiles(request, value, fused=True)) is not None:
+        is_masked = request.is_masked and not triangle
+        if is_masked and (tiled := read_tiles(request, value, fused=True)) is not None:
             return tiled
         request = request.written()
         query, key, scale = factors(request)
-        if not triangle and (request.mask is not None or request.bias is not None):
+        batch, addend, nothing = request.frame.batch, None, None
+        is_flat = request.is_regular and len(batch) == 2 and query is request.query
+        if is_masked:
             # On a CPU torch reads zeros where there is nothing to read; elsewhere it may divide by 0.
-            open_, nothing = opened(request, product_dtype(query), blank=not query.is_cpu)
-        if open_ is not None and open_.ndim > 2:
-            batch = broadcast(batch, tuple(open_.shape[:-2]))
+            addend, nothing = additive_mask(request, product_dtype(query), blank=not query.is_cpu)
+        if addend is not None:
+            batch = request.batch()
+            is_flat = is_flat and batch == request.frame.batch
+            addend = flat(addend, batch)
+        if not is_flat:
+            query, key, value = (flat(side, batch) for side in (query, key, value))
         reading = F.scaled_dot_product_attention(
-            flat(query, batch),
-            flat(key, batch),
-            flat(value, batch),
-            attn_mask=None if open_ is None else flat(open_, batch),
+            query,
+            key,
+            value,
+            attn_mask=addend,
             dropout_p=request.dropout,
             is_causal=triangle,
             scale=scale,

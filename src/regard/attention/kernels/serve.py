@@ -7,20 +7,20 @@ from regard.attention.kernels.choose import MATMUL, SDPA, Kernel, choose
 from regard.attention.kernels.narrowing import narrowed
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.zeroed import are_finite, zeroed
-from regard.loops.availability import transformed
 
 ROOM = 1 << 22  # booleans held at a time
 
 
 def serve(request: Request, value: Tensor) -> Tensor:
     """The reading. Keys and values that a query may not read have no effect, even if they are NaN."""
-    request, value = narrowed(request, value)
+    if request.mask is not None:
+        request, value = narrowed(request, value)
     kernel = choose(request, value)
     if kernel is not SDPA and kernel is not MATMUL:
         request = request.written()
     if not request.is_masked:
         return kernel.attend(request, value)
-    if not value.is_cpu or transformed():
+    if not value.is_cpu or request.is_traced:
         return kernel.attend(request, value)
     reading = kernel.attend(request, value)
     # A key or query that no reading shows may still spoil gradients. Where none are wanted the keys

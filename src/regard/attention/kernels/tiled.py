@@ -111,8 +111,8 @@ def _padded(tensor: Tensor, width: int) -> Tensor:
 
 def flat(tensor: Tensor, batch: Shape) -> Tensor:
     """The tensor as (batch, heads, length, width), expanded without a copy where a view can."""
-    if tensor.ndim == 4 and tensor.shape[:2] == batch:
-        return tensor
+    if tensor.shape[:-2] == batch and len(batch) < 3:
+        return tensor if len(batch) == 2 else tensor[(None,) * (2 - len(batch))]
     plane = tensor.shape[-2:]
     stored_heads, heads = tensor.shape[-3] if tensor.ndim > 2 else 1, batch[-1] if batch else 1
     if tensor.shape[:-2] != batch:

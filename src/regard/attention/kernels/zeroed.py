@@ -61,6 +61,8 @@ def are_finite(*tensors: Tensor) -> bool:
 
     The sum of finite numbers may overflow as well: False does not prove that one is infinite.
     """
-    wide = (torch.float32 if each.dtype in HALVES else None for each in tensors)
-    total = sum(t.detach().sum(dtype=w).item() for t, w in zip(tensors, wide, strict=True))
+    total = 0.0
+    for tensor in tensors:
+        wide = torch.float32 if tensor.dtype in HALVES else None
+        total += tensor.detach().sum(dtype=wide).item()
     return total - total == 0.0

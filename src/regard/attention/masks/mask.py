@@ -79,6 +79,10 @@ class Mask(ABC):
         """The tensors that `window` reads; None where it may read others too."""
         return None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies and pickles hold: the rule, without what was worked out for the last request."""
+        return {name: value for name, value in vars(self).items() if name != "_kept"}
+
     def dense(
         self, batch: Shape, queries: int, keys: int, device: torch.device | str | None = None
     ) -> Bool[Tensor, "... queries keys"]:

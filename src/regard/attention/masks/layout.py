@@ -1,0 +1,112 @@
+"""A mask laid over the scores of a request: what it allows there, worked out once for all layers that share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple, TypeVar, cast
+from weakref import ref
+
+import torch
+from torch import Tensor
+
+from regard.attention.masks.mask import Mask, covers
+from regard.attention.shapes import Frame, Shape, broadcast
+
+KEPT = 1 << 20  # numbers of a tensor that stays in memory between calls
+
+Answer = TypeVar("Answer")
+
+
+class Layout:
+    """A mask over the scores of one frame.
+
+    Raises:
+        ShapeError: the mask is for other lengths.
+    """
+
+    def __init__(self, mask: Mask, frame: Frame, is_traced: bool) -> None:
+        mask.check(frame)
+        self._rule, self.frame = ref(mask), frame  # the mask keeps the layout
+        self._is_traced = is_traced
+        self._answers: dict[Hashable, Any] = {}
+
+    def once(self, question: Hashable, answer: Callable[[], Answer]) -> Answer:
+        """The answer to a question about the mask; a large tensor is worked out again each time."""
+        if question not in self._answers:
+            result = answer()
+            if any(tensor.numel() > KEPT for tensor in _tensors(result)):
+                return result
+            self._answers[question] = result
+        return cast(Answer, self._answers[question])
+
+    def batch(self) -> Shape:
+        """The batch axes of the scores with those of the mask."""
+        return self.once("batch", self._batch)
+
+    def common_keys(self) -> range | None:
+        """The keys that every query reads, if no query reads any other; None where this cannot be told."""
+        return self.once("common keys", self._common_keys)
+
+    def dense(self) -> Tensor:
+        """Which keys may be read; broadcasts to (*batch, queries, keys)."""
+        return self.once("dense", self._whole)
+
+    def _common_keys(self) -> range | None:
+        batch, queries, keys, device = self.frame
+        if self._is_traced or device.type != "cpu" or not (queries and keys):
+            return None
+        readable, common = self._mask().reach(range(queries), self.frame)
+        if not (readable and covers(common, readable)):
+            return None
+        # Some entries of the batch may be those of the mask alone.
+        return readable if self.batch() == batch else None
+
+    def _batch(self) -> Shape:
+        nowhere = torch.arange(0, device=self.frame.device)
+        return broadcast(self.frame.batch, tuple(self._window(nowhere, nowhere).shape[:-2]))
+
+    def _whole(self) -> Tensor:
+        lengths = self.frame.queries, self.frame.keys
+        return self._window(*(torch.arange(n, device=self.frame.device) for n in lengths))
+
+    def _window(self, rows: Tensor, columns: Tensor) -> Tensor:
+        return self._mask().window(rows, columns, self.frame)
+
+    def _mask(self) -> Mask:
+        mask = self._rule()
+        assert mask is not None, "a layout is asked while its mask lives"
+        return mask
+
+
+class _Kept(NamedTuple):
+    """A layout that its mask keeps, and the tensors of the mask with the counts of writes to them."""
+
+    layout: Layout
+    inference: bool  # tensors that were made in this mode have no gradients outside of it
+    versions: list[tuple[Tensor, int]]
+
+    def serves(self, frame: Frame) -> bool:
+        return (
+            self.layout.frame == frame
+            and self.inference == torch.is_inference_mode_enabled()
+            and all(tensor._version == version for tensor, version in self.versions)
+        )
+
+
+def lay(mask: Mask, frame: Frame, is_traced: bool) -> Layout:
+    """The mask over this frame. The mask keeps the last layout; a compiler or transform gets its own."""
+    if is_traced:
+        return Layout(mask, frame, is_traced)
+    kept: _Kept | None = vars(mask).get("_kept")
+    if kept is not None and kept.serves(frame):
+        return kept.layout
+    layout, tensors = Layout(mask, frame, is_traced), mask.tensors()
+    if tensors is not None and not any(tensor.is_inference() for tensor in tensors):
+        versions = [(tensor, tensor._version) for tensor in tensors]
+        vars(mask)["_kept"] = _Kept(layout, torch.is_inference_mode_enabled(), versions)
+    return layout
+
+
+def _tensors(answer: Any) -> list[Tensor]:
+    sides = answer if isinstance(answer, tuple) else (answer,)
+    return [side for side in sides if isinstance(side, Tensor)]
