@@ -52,7 +52,7 @@ def test_the_end_of_one_process_is_the_end_of_all(tmp_path):
 
 def test_alone_nothing_is_exchanged():
     alone = Processes()
-    assert (alone.first, alone.size, alone.total(0.3), alone.any(False)) == (True, 1, 0.3, False)
+    assert (alone.is_first, alone.size, alone.total(0.3), alone.any(False)) == (True, 1, 0.3, False)
     assert (alone.numbers([1, 2]), alone.content(b"a"), alone.seed(1, 2)) == ([1, 2], b"a", None)
     assert alone.first_to_fail()
     assert alone.first_to_fail()
