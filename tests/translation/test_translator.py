@@ -16,8 +16,7 @@ from tests.translation.tiny import MODELS, PAIRS, WORDS, trainer
 
 import regard
 from regard.errors import ConfigurationError, ModelError
-from regard.translation import opening, sentence_search
-from regard.translation import translator as front
+from regard.translation import lines, opening, sentence_search
 from regard.translation.aligning.aligner import Aligner
 from regard.translation.aligning.choice import of_run
 from regard.translation.decoding.hypothesis import penalty
@@ -133,7 +132,7 @@ def test_batches_change_nothing(translator, monkeypatch):
         again = translator.translate(texts, batch_tokens=batch_tokens)
         assert [one.text for one in again] == [one.text for one in whole]
         assert sizes == expected
-    monkeypatch.setattr(front, "_CHUNK", 3)
+    monkeypatch.setattr(lines, "CHUNK", 3)
     assert [one.text for one in translator.stream(iter(texts))] == [one.text for one in whole]
 
 
@@ -238,7 +237,7 @@ def test_a_stream_reads_no_more_than_it_must(translator):
     for number in range(600):
         one = next(stream)
         assert one.source == WORDS[number % 8]
-        assert read - number <= front._CHUNK
+        assert read - number <= lines.CHUNK
     assert one.words[0].text == "ONE"
 
 

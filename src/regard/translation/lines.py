@@ -1,6 +1,6 @@
 """Lines of several sentences: divided, and joined again after the translation of each sentence."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from itertools import chain, islice, repeat
 from typing import TypeVar
@@ -22,6 +22,8 @@ from regard.translation.text.tokenizer import EOS
 from regard.translation.words import KnownWords
 
 T = TypeVar("T")
+# Lines that are taken from a stream at a time.
+CHUNK = 256
 
 
 def translate(
@@ -70,6 +72,19 @@ def translate(
         prefixes=sentence_prefixes,
     )
     return join(lines, sentences, translations, draws=search.sampling)
+
+
+def stream(
+    lines: Iterable[str], translate: Callable[..., list[Translation]], seed: int | None = None
+) -> Iterator[Translation]:
+    """The translations of an endless supply of lines: `translate` takes some at a time, and another seed each time."""
+    check_several(lines)
+    supply = iter(lines)
+    chunks = enumerate(iter(lambda: list(islice(supply, CHUNK)), []))
+    return chain.from_iterable(
+        translate(chunk, seed=None if seed is None else (seed + number) % 2**63)
+        for number, chunk in chunks
+    )
 
 
 def check_several(texts: Iterable[str]) -> None:

@@ -5,7 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from regard.errors import ModelError
+import torch
+
+from regard.errors import ConfigurationError, ModelError
+from regard.loops.availability import device_objection
+from regard.translation.models.ensemble import Ensemble
+from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Run, Tokenizers
 
 BUNDLED = Path(__file__).parent.parent / "bundled"
@@ -36,6 +41,25 @@ def open_runs(names_or_folders: str | Path | Sequence[str | Path]) -> tuple[list
         *(run_tokenizers.unseen for run_tokenizers in others_tokenizers)
     )
     return runs, replace(tokenizers, unseen=unseen)
+
+
+def open_model(
+    names_or_folders: str | Path | Sequence[str | Path], device: str | torch.device, to: str | None
+) -> tuple[Run, TranslationModel, Tokenizers]:
+    """The run of a name or folder, its model on a device, and its tokenizers for sentences to translate into `to`.
+
+    Several models are one `Ensemble`, with the run of the first.
+
+    Raises:
+        ModelError: see `open_runs`.
+        ConfigurationError: this machine has no such device, or the model does not translate into that language.
+    """
+    if objection := device_objection(device):
+        raise ConfigurationError(f"device {device}: {objection}")
+    runs, tokenizers = open_runs(names_or_folders)
+    tokenizers = runs[0].directed(tokenizers, to)
+    models = [run.model(tokenizers).to(device) for run in runs]
+    return runs[0], models[0] if len(models) == 1 else Ensemble(models), tokenizers
 
 
 def bundled() -> dict[str, Path]:

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
-from itertools import chain, islice
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from regard.attention.torch_names import answers
-from regard.errors import ConfigurationError
-from regard.loops.availability import device_objection
 from regard.translation import lines
 from regard.translation.aligning.aligner import Aligner
-from regard.translation.aligning.choice import of_run
 from regard.translation.decoding.beam import Tree
 from regard.translation.decoding.search import Search
 from regard.translation.doubts import Doubts
 from regard.translation.engines import SearchEngine, choose
 from regard.translation.engines.engine import hooked
-from regard.translation.models.ensemble import Ensemble
 from regard.translation.models.protocol import TranslationModel
-from regard.translation.opening import open_runs
+from regard.translation.opening import open_model
 from regard.translation.results import Translation
 from regard.translation.runs import Run, Tokenizers
 from regard.translation.sentence_search import BATCH_TOKENS, SentenceSearch
@@ -33,11 +28,6 @@ from regard.translation.text.corpora import Pair
 from regard.translation.words import KnownWords
 
 __all__ = ["Translation", "Translator"]
-
-# A source of more pieces is cut: memory stays bounded whatever a line holds.
-_LONGEST_SOURCE = 512
-# Lines taken from a stream at a time.
-_CHUNK = 256
 
 
 class Translator:
@@ -78,13 +68,8 @@ class Translator:
             ConfigurationError: it does not translate into that language.
         """
         if shortlist:
-            _warn_removed("shortlist", "shortlists were removed")
-        if objection := device_objection(device):
-            raise ConfigurationError(f"device {device}: {objection}")
-        runs, tokenizers = open_runs(names_or_folders)
-        tokenizers = runs[0].directed(tokenizers, to)
-        models = [run.model(tokenizers).to(device) for run in runs]
-        return cls(runs[0], models[0] if len(models) == 1 else Ensemble(models), tokenizers)
+            _warn("shortlist", "shortlists were removed")
+        return cls(*open_model(names_or_folders, device, to))
 
     def refresh(self, *, rounded: bool | None = None, avoid_loops: str = "") -> None:
         """Choose the engine anew, for the model as it is now.
@@ -97,7 +82,7 @@ class Translator:
             avoid_loops: a reason not to load compiled loops; `engine.reason` repeats it.
         """
         if rounded is not None:
-            _warn_removed("rounded", "the search computes in float32; CTranslate2 has int8")
+            _warn("rounded", "the search computes in float32; CTranslate2 has int8")
         self.engine = choose(self.model, avoid_loops=avoid_loops)
 
     @cached_property
@@ -129,8 +114,7 @@ class Translator:
     @property
     def longest(self) -> int:
         """The most pieces of a source that are read."""
-        learned = self.model.longest
-        return min(_LONGEST_SOURCE, learned - 1) if learned else _LONGEST_SOURCE
+        return self.model.longest_source
 
     @answers({})
     def translate(
@@ -174,26 +158,20 @@ class Translator:
             search = self.search if beam is None else self.search.changed(beam=beam)
         if tree is not None:  # it has the nodes of one search
             search = search.as_written().changed(search_again=False)
-        data = self.run.configuration.data
-        if data.generated is not None:
+        if self.sentence_language is None:
             search = search.changed(numbers=False)
-        language = None if whole_lines or tree is not None else self.sentence_language
-        sentence_search = self._sentence_search(
-            batch_tokens=batch_tokens,
-            looks=looks,
-            aligner=self._aligner if alignments else None,
-            seed=seed,
-            tree=tree,
-        )
+        aligner = self._aligner if alignments else None
         return lines.translate(
             texts,
-            sentence_search,
+            self._sentence_search(
+                batch_tokens=batch_tokens, looks=looks, aligner=aligner, seed=seed, tree=tree
+            ),
             search,
             words=self.words,
             doubts=self.doubts,
-            language=language,
+            language=None if whole_lines or tree is not None else self.sentence_language,
             prefix=prefix,
-            target_language=data.target_language,
+            target_language=self.run.configuration.data.target_language,
         )
 
     def stream(
@@ -209,21 +187,9 @@ class Translator:
         whole_lines: bool = False,
     ) -> Iterator[Translation]:
         """Translate an endless supply of lines in bounded memory, in their order (see `translate`)."""
-        lines.check_several(texts)
-        supply = iter(texts)
-        return chain.from_iterable(
-            self.translate(
-                chunk,
-                search=search,
-                prefix=prefix,
-                looks=looks,
-                alignments=alignments,
-                batch_tokens=batch_tokens,
-                seed=None if seed is None else (seed + number) % 2**63,
-                whole_lines=whole_lines,
-            )
-            for number, chunk in enumerate(iter(lambda: list(islice(supply, _CHUNK)), []))
-        )
+        options: dict[str, Any] = {"search": search, "prefix": prefix, "batch_tokens": batch_tokens}
+        options |= {"looks": looks, "alignments": alignments, "whole_lines": whole_lines}
+        return lines.stream(texts, partial(self.translate, **options), seed)
 
     @answers({})
     def translate_text(
@@ -243,12 +209,9 @@ class Translator:
             language: of the text, for its abbreviations; the model's source language by default.
         """
         divided = sentences.split(text, self.source_language if language is None else language)
+        texts = [sentence.text for sentence in divided]
         translations = self.translate(
-            [sentence.text for sentence in divided],
-            search=search,
-            batch_tokens=batch_tokens,
-            seed=seed,
-            whole_lines=True,
+            texts, search=search, batch_tokens=batch_tokens, seed=seed, whole_lines=True
         )
         return sentences.join(divided, [translation.text for translation in translations])
 
@@ -261,8 +224,7 @@ class Translator:
         if target is None:
             # The attention that is shown belongs to the words that were given.
             return self.translate([text], search=self.search.as_written(), looks=True)[0]
-        sentence_search = self._sentence_search(looks=True)
-        return sentence_search.forced(text, target, self.search.length_penalty)
+        return self._sentence_search(looks=True).forced(text, target, self.search.length_penalty)
 
     def score(self, pairs: Sequence[Pair]) -> list[float]:
         """The log-probability over the length penalty that the model gives to translations of others.
@@ -274,18 +236,15 @@ class Translator:
         return [sentence_search.score(pair.source, pair.target, penalty) for pair in pairs]
 
     def _sentence_search(self, **options: Any) -> SentenceSearch:
-        longest = self.longest
         # Compiled search calls no hooks: a model that has some now is run by its own layers.
         engine = SearchEngine(self.model) if hooked(self.model) else self.engine
-        return SentenceSearch(self.model, self.tokenizers, engine, longest, **options)
+        return SentenceSearch(self.model, self.tokenizers, engine, self.longest, **options)
 
     @cached_property
     def _aligner(self) -> Aligner:
-        """The aligner of the model, or of the first of several."""
-        model = next(iter(self.model)) if isinstance(self.model, Ensemble) else self.model
-        return Aligner(model, self.tokenizers, of_run(self.run))
+        return Aligner.of(self.run, self.model, self.tokenizers)
 
 
-def _warn_removed(argument: str, reason: str) -> None:
+def _warn(argument: str, reason: str) -> None:
     text = f"{argument} of Translator has no effect any more: {reason}: leave it out"
     warnings.warn(text, DeprecationWarning, stacklevel=3)

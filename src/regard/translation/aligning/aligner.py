@@ -1,5 +1,7 @@
 """Links between the words of given translations and the words of their sources."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import ConfigurationError
-from regard.translation.aligning.choice import Choice
+from regard.translation.aligning.choice import Choice, of_run
 from regard.translation.aligning.word_attention import (
     WordAttention,
     WordPair,
@@ -22,8 +24,9 @@ from regard.translation.evaluation.alignment import (
     mutual_links,
     threshold_links,
 )
+from regard.translation.models.ensemble import Ensemble
 from regard.translation.models.protocol import TranslationModel
-from regard.translation.runs import Tokenizers
+from regard.translation.runs import Run, Tokenizers
 
 _ROUNDS = 10
 # Added to each cell, so that cells without weight can be balanced.
@@ -55,6 +58,12 @@ class Aligner:
     model: TranslationModel
     tokenizers: Tokenizers
     choice: Choice
+
+    @classmethod
+    def of(cls, run: Run, model: TranslationModel, tokenizers: Tokenizers) -> Aligner:
+        """The aligner of a run's model, or of the first of several models, by the attention that is chosen for it."""
+        first_model = next(iter(model)) if isinstance(model, Ensemble) else model
+        return cls(first_model, tokenizers, of_run(run))
 
     def align(self, pairs: Sequence[WordPair]) -> list[Aligned]:
         """Link the words of translations that are given.

@@ -18,8 +18,8 @@ from regard.translation.text.batches import grouped, sources
 
 # A sentence in words, and its translation.
 WordPair = tuple[Sequence[str], Sequence[str]]
-# The most pieces of a sentence, and the most attention weights of a batch: they bound the memory.
-_LONGEST, _BATCH_CELLS = 512, 2**20
+# The most attention weights of a batch: they bound the memory.
+_BATCH_CELLS = 2**20
 _CROSS = re.compile(r"decoder\.(\d+)\.cross")
 
 
@@ -59,7 +59,7 @@ def word_attentions(
         ConfigurationError: the model has no attention to the source, or no such layer.
         ModelError: the attention is not finite.
     """
-    longest = min(_LONGEST, model.longest - 1) if model.longest else _LONGEST
+    longest = model.longest_source
     readings = [
         WordAttention(
             in_pieces(tokenizers.source, source).shortened(longest),

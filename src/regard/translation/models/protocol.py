@@ -27,6 +27,9 @@ Lengths = Int[Tensor, " batch"]
 Words = Int[Tensor, " rows"]
 Logits = Float[Tensor, "rows vocabulary"]
 
+# A source of more pieces is cut: memory stays bounded whatever a line holds.
+LONGEST_SOURCE = 512
+
 T = TypeVar("T")
 
 
@@ -60,6 +63,11 @@ class TranslationModel(nn.Module, ABC):
     padding: int
     output: nn.Linear
     longest: int | None = None
+
+    @property
+    def longest_source(self) -> int:
+        """The most pieces of a source that are read; its end takes one more position."""
+        return LONGEST_SOURCE if self.longest is None else min(LONGEST_SOURCE, self.longest - 1)
 
     @abstractmethod
     def hidden(

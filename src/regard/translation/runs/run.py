@@ -189,11 +189,11 @@ class Run:
         trained = _trained_with(checkpoint)
         if trained is None:
             return
-        old, new = _read_by(trained), _read_by(self.configuration)
         differences = [
-            f"{name}: {old.get(name)!r} there, {new.get(name)!r} in {CONFIGURATION}"
-            for name in sorted(old.keys() | new.keys())
-            if old.get(name) != new.get(name)
+            f"{name}: {old!r} there, {new!r} in {CONFIGURATION}"
+            for name, old, new in toml.table_differences(
+                _read_by(trained), _read_by(self.configuration)
+            )
         ]
         if differences:
             raise CheckpointError(
@@ -363,11 +363,13 @@ def _trained_with(checkpoint: Path) -> Configuration | None:
 
 def _read_by(configuration: Configuration) -> dict[str, Any]:
     """The settings that say how weights are read: the model, its tokenizer and its languages."""
-    tables = {"model": configuration.model, "tokenizer": configuration.tokenizer}
-    keys = {f"{name}.{k}": v for name, each in tables.items() for k, v in each.model_dump().items()}
     data = configuration.data
-    languages = {"from": list(data.source_languages), "into": list(data.target_languages)}
-    return keys | {f"languages {name}": named for name, named in languages.items()}
+    return {
+        "languages from": list(data.source_languages),
+        "languages into": list(data.target_languages),
+        "model": configuration.model.model_dump(),
+        "tokenizer": configuration.tokenizer.model_dump(),
+    }
 
 
 @contextmanager

@@ -75,11 +75,17 @@ def differences(
     old: Configuration, new: Configuration, *, free: bool
 ) -> list[tuple[str, Any, Any]]:
     """The keys that differ, each with both values: those that may change on --resume (`free`), or the others."""
-    old_values, new_values = dict(_flat(old.model_dump())), dict(_flat(new.model_dump()))
+    changes = table_differences(old.model_dump(), new.model_dump())
+    return [change for change in changes if (change[0] in FREE_ON_RESUME) == free]
+
+
+def table_differences(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """The keys in which two tables differ, each with both values; those of inner tables as model.width."""
+    old_values, new_values = dict(_flat(old)), dict(_flat(new))
     return [
         (key, old_values.get(key), new_values.get(key))
         for key in sorted(old_values.keys() | new_values.keys(), key=lambda key: key.split("."))
-        if old_values.get(key) != new_values.get(key) and (key in FREE_ON_RESUME) == free
+        if old_values.get(key) != new_values.get(key)
     ]
 
 

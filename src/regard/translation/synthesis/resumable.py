@@ -11,6 +11,7 @@ from pydantic import BaseModel, NonNegativeInt
 
 from regard import files
 from regard.errors import ConfigurationError, DataError, RegardError, one_line, raised_as
+from regard.translation.settings.toml import table_differences
 from regard.translation.synthesis.filtering import Tally
 
 VERSION = 1
@@ -179,11 +180,10 @@ class ResumableFile:
 
     def _compare(self, settings: dict[str, Any], done: str, ignored: Collection[str] = ()) -> None:
         """Raise `ConfigurationError`, with the first differences, unless the settings are those of before."""
-        old, new = _by_key(settings), _by_key(self._record.settings)
         differences = [
-            _difference(name, old.get(name), new.get(name))
-            for name in sorted((old.keys() | new.keys()) - set(ignored))
-            if old.get(name) != new.get(name)
+            _difference(name, old, new)
+            for name, old, new in table_differences(settings, self._record.settings)
+            if name not in ignored
         ]
         if differences:
             raise ConfigurationError(
@@ -197,14 +197,3 @@ def _difference(name: str, old: Any, new: Any) -> str:
     if any(isinstance(value, str) and _CHECKSUM.fullmatch(value) for value in (old, new)):
         return f"the {name} changed"
     return f"{name}: {old!r} before, {new!r} asked for"
-
-
-def _by_key(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings without tables: those of a table by names such as search.beam."""
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        if isinstance(value, dict):
-            flat |= {f"{name}.{key}": each for key, each in value.items()}
-        else:
-            flat[name] = value
-    return flat
