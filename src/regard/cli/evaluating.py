@@ -142,11 +142,9 @@ class System:
 
     @property
     def names(self) -> list[str]:
-        """The models' names or folders."""
         return self.models or [DEFAULT_MODEL]
 
     def open(self) -> Translator:
-        """The translator of the model, or of several together."""
         note_removed(
             shortlist=self.shortlist,
             int8=self.quantization == "int8",
@@ -255,7 +253,6 @@ def tokenizer_of(name: Tokenizer | None, language: str | None, references: Itera
 
 
 def compared(comparison: Significance, baseline: str) -> str:
-    """The table of two systems, for people."""
     rows = [["", baseline, "", "this", "", "difference", "p"]]
     rows += [
         [

@@ -78,7 +78,6 @@ def group(help: str, **settings: Any) -> typer.Typer:
 
 
 def print_help(context: typer.Context) -> None:
-    """Print the help of a group that is called without a command."""
     if context.invoked_subcommand is None:
         print(context.get_help())
 

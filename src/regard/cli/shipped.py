@@ -12,7 +12,6 @@ MODELS = PACKAGE / "bundled"
 
 
 def configurations() -> dict[str, Path]:
-    """The shipped configurations by name."""
     return {path.stem: path for path in sorted(CONFIGURATIONS.glob("*.toml"))}
 
 
@@ -48,7 +47,6 @@ def configuration(name_or_file: str) -> Path:
 
 
 def programs() -> Iterable[str]:
-    """The names of the shipped programs."""
     from regard.programs import PROGRAMS
 
     return PROGRAMS
@@ -63,7 +61,6 @@ def counted() -> list[str]:
 
 
 def tables() -> list[str]:
-    """The names of the tables of a configuration."""
     from regard.translation.settings.reference import reference
 
     return sorted({each.header[1:].partition("]")[0] for each in reference()[1:]})

@@ -32,7 +32,6 @@ class Interrupted(BaseException):
 
 
 def exit_code(fault: BaseException) -> int:
-    """The exit code of a command that ends with a fault."""
     if isinstance(fault, KeyboardInterrupt):
         return 130
     if isinstance(fault, Interrupted):
@@ -79,7 +78,6 @@ class Signals:
             self._saving = False
 
     def stop(self) -> bool:
-        """Whether a signal has come."""
         return self.received != 0
 
     def _hear(self, number: int, frame: FrameType | None) -> None:

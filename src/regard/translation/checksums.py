@@ -22,12 +22,10 @@ _LARGEST_FILE = 2**20
 
 
 def sha256(content: bytes) -> str:
-    """The checksum of some bytes."""
     return hashlib.sha256(content).hexdigest()
 
 
 def of(path: Path) -> str:
-    """The checksum of a file."""
     with files.opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -22,7 +22,6 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def dump(tensors: Mapping[str, Tensor]) -> bytes:
-    """The content of a file of tensors."""
     flat = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
     return safetensors.torch.save(flat)
 

@@ -45,11 +45,9 @@ class SearchOptions:
 
     @property
     def batches(self) -> dict[str, Any]:
-        """The arguments of a translation beside the search."""
         return {} if self.batch_tokens is None else {"batch_tokens": self.batch_tokens}
 
     def of(self, search: Search, **more: Any) -> Search:
-        """A model's own search with the changes."""
         search = search.as_written() if self.as_written else search
         return search.changed(**{**self.changes, **more})
 

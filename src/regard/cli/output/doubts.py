@@ -76,11 +76,9 @@ class DoubtCounts:
                 self._doubts[name].add(self.total, pieces.get(name, ()))
 
     def as_object(self) -> dict[str, int]:
-        """The number of sentences of each kind of doubt."""
         return {name: doubt.count for name, doubt in self._doubts.items()}
 
     def say(self) -> None:
-        """A line on standard error for each kind of doubt that occurred."""
         for name, doubt in self._doubts.items():
             if doubt.count:
                 different = _listing(list(doubt.different), " ")

@@ -73,7 +73,6 @@ def abandon(*streams: TextIO | None) -> None:
 
 
 def flush() -> None:
-    """Flush the streams now, so that a failure can be reported."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()

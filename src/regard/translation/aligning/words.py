@@ -27,7 +27,6 @@ class Words:
     owners: list[int]
 
     def shortened(self, pieces: int) -> Words:
-        """The same words with at most so many pieces."""
         return Words(self.words, self.ids[:pieces], self.owners[:pieces])
 
     @property

@@ -43,7 +43,6 @@ class Gold:
         return len(self.sure)
 
     def flipped(self) -> Gold:
-        """Source and target exchanged."""
         words = None if self.words is None else [(target, source) for source, target in self.words]
         return Gold(
             [flipped(links) for links in self.sure],

@@ -22,7 +22,6 @@ _INITIALISERS = (
 def build(
     configuration: Configuration, source_vocabulary: int, target_vocabulary: int
 ) -> TranslationModel:
-    """The model of a configuration, with random weights."""
     settings = configuration.model
     if isinstance(settings, RecurrentSettings):
         return RecurrentModel(settings, source_vocabulary, target_vocabulary, PAD)

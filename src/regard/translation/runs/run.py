@@ -221,11 +221,9 @@ class Run:
         return replace(tokenizers, source=tokenizers.source.tagged(tags)) if tags else tokenizers
 
     def checkpoints(self) -> list[tuple[int, Path]]:
-        """The step and folder of each finished checkpoint, in the order of steps."""
         return layout.checkpoints(self.folder)
 
     def newest_checkpoint(self) -> Path | None:
-        """The checkpoint of the highest step."""
         checkpoints = self.checkpoints()
         return checkpoints[-1][1] if checkpoints else None
 

@@ -79,7 +79,6 @@ class CorpusSettings(Settings):
 
     @property
     def names(self) -> list[str]:
-        """The files as the configuration names them."""
         return [name for name in (self.tsv, self.source, self.target) if name is not None]
 
     def __str__(self) -> str:
@@ -231,12 +230,10 @@ class DataSettings(Settings):
 
     @property
     def training(self) -> tuple[CorpusSettings, ...]:
-        """The training corpora."""
         return _corpora(self.train)
 
     @property
     def validation(self) -> tuple[CorpusSettings, ...]:
-        """The validation corpora."""
         return _corpora(self.valid)
 
     @property
@@ -246,7 +243,6 @@ class DataSettings(Settings):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The files of all corpora."""
         return tuple(name for files in (*self.training, *self.validation) for name in files.names)
 
     @property
@@ -280,7 +276,6 @@ class DataSettings(Settings):
         return tuple((at, files) for at, files in every if files.back_translator is not None)
 
     def columns_of(self, files: CorpusSettings) -> tuple[int, int]:
-        """The columns of source and target in a corpus that is a table."""
         source, target = files.source_column, files.target_column
         return (
             self.source_column if source is None else source,
@@ -288,11 +283,9 @@ class DataSettings(Settings):
         )
 
     def source_of(self, files: CorpusSettings) -> str:
-        """The language that a corpus is translated from."""
         return files.source_language or self.source_language
 
     def target_of(self, files: CorpusSettings) -> str:
-        """The language that a corpus is translated into."""
         return files.target_language or self.target_language
 
     def tags_of(self, files: CorpusSettings) -> tuple[str, ...]:

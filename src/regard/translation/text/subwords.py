@@ -98,7 +98,6 @@ class Segmenter:
         self._cumulative = np.concatenate([self._cumulative, cumulative])
 
     def __len__(self) -> int:
-        """The number of words that it knows."""
         return len(self._known)
 
     def keep(self, count: int) -> None:
@@ -119,7 +118,6 @@ class Segmenter:
         return frozenset(self._tokenizer.pieces(sorted(text - set(self._pieces.items.tolist()))))
 
     def best(self, words: Ragged) -> Ragged:
-        """Every line in its best segmentation."""
         return self._lines(words, self._first[words.items])
 
     def draw(

@@ -75,7 +75,6 @@ class Epochs:
         return len(self._plan)
 
     def part(self, epoch: int, number: int) -> Part:
-        """This process's part of one batch of a pass."""
         self._prepare(epoch)
         rows = self._plan[number]
         targets = self._targets.lengths[rows] + 1

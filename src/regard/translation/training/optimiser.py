@@ -10,7 +10,6 @@ from regard.translation.settings.training import TrainingSettings
 
 
 def optimiser_of(settings: TrainingSettings, module: nn.Module) -> torch.optim.Optimizer:
-    """The configured optimiser for all weights of a module."""
     shared: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
     adam: dict[str, Any] = {**shared, "betas": settings.betas, "eps": 1e-9, "fused": True}
     if settings.optimiser == "adam":

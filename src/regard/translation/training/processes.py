@@ -65,7 +65,6 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process writes, prints and validates."""
         return self.rank == 0
 
     def sum(self, tensors: Iterable[Tensor]) -> None:
@@ -80,14 +79,12 @@ class Processes:
 
     @_connected()
     def total(self, value: float) -> float:
-        """The sum of a number over the processes."""
         number = torch.tensor(value, dtype=torch.float64)
         if self._store is not None:
             dist.all_reduce(number)
         return float(number)
 
     def any(self, value: bool) -> bool:
-        """Whether the value is True in any process."""
         return self.total(float(value)) > 0
 
     @_connected()
@@ -100,7 +97,6 @@ class Processes:
 
     @_connected()
     def content(self, content: bytes) -> bytes:
-        """The bytes of the first process."""
         if self._store is None:
             return content
         (length,) = self.numbers([len(content)])
@@ -111,7 +107,6 @@ class Processes:
         return buffer.numpy().tobytes()
 
     def wait(self) -> None:
-        """Wait until all processes call this."""
         self.total(0.0)
 
     def first_to_fail(self) -> bool:

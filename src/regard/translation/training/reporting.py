@@ -106,7 +106,6 @@ class Reports:
             self._scalars = scalar_writer(run, step)
 
     def close(self) -> None:
-        """Write all scalars to the disk."""
         if self._scalars is not None:
             self._scalars.close()
 

@@ -28,7 +28,6 @@ class Schedule:
         return min(steps, settings.max_steps or steps)
 
     def spent(self, progress: Progress) -> bool:
-        """Whether all steps or all passes have been made."""
         settings = self._settings
         if settings.max_steps and progress.step >= settings.max_steps:
             return True
@@ -56,7 +55,6 @@ class Schedule:
         return batches
 
     def rate(self, progress: Progress) -> float:
-        """The learning rate of the next step."""
         settings = self._settings
         return settings.learning_rate * factor(
             settings.schedule,

@@ -63,7 +63,7 @@ class Learner:
     ) -> None:
         self.model, self.optimiser = model, optimiser
         self.settings, self.processes = settings, processes
-        self.objective = Objective(model, settings.label_smoothing, guide, settings.consistency)
+        self.objective = Objective(model, settings.label_smoothing, guide)
 
     def step(self, batches: list[Part], number: int, rate: float, precision: str) -> Update:
         """Update the weights once, by this process's parts, one at least, of some batches.

@@ -29,7 +29,6 @@ class SourceKeys(NamedTuple):
     keys: Float[Tensor, "batch source d_prepared"]
 
     def select(self, rows: Int[Tensor, " kept"]) -> SourceKeys:
-        """These rows, in this order; a row may be taken twice."""
         return SourceKeys(self.score, self.keys[rows])
 
 
@@ -49,7 +48,6 @@ class Source:
     first: tuple[CellState, ...]
 
     def select(self, rows: Int[Tensor, " kept"]) -> Source:
-        """These rows, in this order; a row may be taken twice."""
         keys = None if self.keys is None else self.keys.select(rows)
         readable = None if self.readable is None else self.readable[rows]
         return Source(self.states[rows], keys, readable, _select(self.first, rows))
@@ -67,7 +65,6 @@ class DecoderState:
     source: Source
 
     def select(self, rows: Int[Tensor, " kept"]) -> DecoderState:
-        """These rows, in this order; a row may be taken twice."""
         feed = None if self.feed is None else self.feed[rows]
         return DecoderState(_select(self.layers, rows), feed, self.source.select(rows))
 
@@ -91,7 +88,6 @@ class OneCrossAttention(nn.Module):
     def forward(
         self, query: Float[Tensor, "batch queries d_query"], source: Source
     ) -> Float[Tensor, "batch queries d_memory"]:
-        """The context of each query."""
         (score, keys), mask = source.keys, source.readable
         if isinstance(score, StepAdditive) and query.shape[-2] == 1:
             return attend_step(query, keys, source.states, score=score, mask=mask)

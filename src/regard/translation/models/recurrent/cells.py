@@ -114,13 +114,11 @@ class LSTMCell(Cell):
 
 
 def new_cell(name: CellName, d_input: int, d_state: int, d_feed: int = 0) -> Cell:
-    """A cell by its name."""
     kind: type[Cell] = GRUCell if name == "gru" else LSTMCell
     return kind(d_input, d_state, d_feed)
 
 
 def cells(modules: nn.ModuleList) -> list[Cell]:
-    """The cells of a list of modules."""
     return [module for module in modules if isinstance(module, Cell)]
 
 

@@ -38,7 +38,6 @@ class Report:
     findings: Findings
 
     def as_object(self) -> dict[str, Any]:
-        """The report as an object for JSON."""
         return {
             "splits": [split.as_object() for split in self.splits],
             "overlaps": [vars(overlap) for overlap in self.overlaps],

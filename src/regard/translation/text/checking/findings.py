@@ -45,5 +45,4 @@ class Findings(dict[tuple[Level, str], Finding]):
             self.add("warning", problem, *places, count=len(numbers))
 
     def of(self, level: Level) -> list[Finding]:
-        """The findings of one level."""
         return [finding for finding in self.values() if finding.level == level]

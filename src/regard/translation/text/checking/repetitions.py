@@ -38,7 +38,6 @@ class Prints:
         self.hashes: defaultdict[tuple[str, bool], array[int]] = defaultdict(lambda: array("Q"))
 
     def add(self, number: int, pair: Pair) -> None:
-        """Add the hashes of a line."""
         self.lines.append(number)
         for fold in (False, True):
             source, target = (folded(text) if fold else text for text in pair[:2])

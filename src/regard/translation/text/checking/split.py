@@ -79,7 +79,6 @@ class Split:
         findings.add_lines(problem, self.files[0], numbers)
 
     def as_object(self) -> dict[str, Any]:
-        """The counts as an object for JSON."""
         units = {"words": self.words, "characters": self.characters, "pieces": self.pieces}
         return {
             "name": self.name,
