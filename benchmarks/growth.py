@@ -43,7 +43,7 @@ def cell(positions: int, words: int, width: int, vocabulary: int, rounds: int) -
     from regard.translation.models.transformer.model import Transformer
     from regard.translation.settings.transformer import TransformerSettings
     from regard.translation.text.batches import Batch
-    from regard.translation.training.loss import Objective
+    from regard.translation.training.step import Objective
 
     torch.set_num_threads(1)
     torch.manual_seed(0)

@@ -20,8 +20,8 @@ from regard import files as disk
 from regard.cli.output.progress import Reporter
 from regard.translation import weights as files
 from regard.translation.runs import Run
-from regard.translation.training import loss as losses
 from regard.translation.training import reporting, validation
+from regard.translation.training import step as losses
 from regard.translation.training.checkpoints import PROGRESS
 
 

@@ -8,11 +8,9 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from regard.translation import checksums
-from regard.translation.runs import Run
 from regard.translation.runs.layout import DOUBTS
+from regard.translation.runs.statistics import Statistics
 from regard.translation.text.corpora import Pair
 from regard.translation.text.normalisation import normalise
 from regard.translation.text.trigrams import Language
@@ -23,14 +21,12 @@ _MOST_PAIRS, _FEWEST_PAIRS, _FEWEST_LINES = 200_000, 1000, 100
 _ODD = 0.001
 # Of the lines below the limit of confidence, at most this share of all, so many must be worse than the median line.
 _DOUBTED, _WORSE = 0.1, 0.85
-_LARGEST_FILE = 2**20
 
 
-class Doubts(BaseModel):
+class Doubts(Statistics, frozen=True):
     """Statistics of a model's training text; None where there was too little text.
 
     Attributes:
-        version: of the file.
         language: of the sources.
         growth: letters of a target for each of its source.
         lengths: the smallest and the largest (target - growth x source) / sqrt(source), in characters, of the
@@ -40,23 +36,12 @@ class Doubts(BaseModel):
             validation text were worse than the median one (see `confidence_limit`).
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    NAME, LARGEST, DESCRIPTION = DOUBTS, 2**20, "doubts of a model"
 
-    version: int = 1
     language: Language | None = None
     growth: float = 1.0
     lengths: tuple[float, float] | None = None
     confidence: float | None = None
-
-    @classmethod
-    def open(cls, run: Run) -> Self | None:
-        """Those of a run; None where it has none. Raises `CorruptedError`."""
-        path = run.folder / DOUBTS
-        if run.checksum(DOUBTS) is None and not path.exists():
-            return None
-        return checksums.parsed(
-            TypeAdapter(cls), run.content(DOUBTS, _LARGEST_FILE), path, "doubts of a model"
-        )
 
     @classmethod
     def learn(cls, train: Sequence[Pair], valid: Sequence[Pair]) -> Self:
@@ -71,10 +56,6 @@ class Doubts(BaseModel):
         low, high = np.quantile(excess, [_ODD / 2, 1 - _ODD / 2]).round(4).tolist()
         language = Language.learn(pairs, [pair.source for pair in valid])
         return cls(language=language, growth=growth, lengths=(low, high))
-
-    def keep(self, run: Run) -> None:
-        """Write the file. Raises `OSError`."""
-        run.keep(DOUBTS, (self.model_dump_json(exclude_none=True) + "\n").encode())
 
     def reasons(self, source: str, text: str, confidence: float) -> Iterator[str]:
         """Why to doubt a translation: "unknown script", "other language", "odd length", "low confidence".

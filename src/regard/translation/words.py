@@ -10,11 +10,8 @@ from functools import cached_property
 from itertools import chain
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
-
-from regard.translation import checksums
-from regard.translation.runs import Run
 from regard.translation.runs.layout import WORDS
+from regard.translation.runs.statistics import Statistics
 from regard.translation.text.corpora import Pair
 from regard.translation.text.letters import (
     WORD,
@@ -34,14 +31,12 @@ _NAMES, _WORDS = 8, 60_000
 _SHARE = 0.5
 # Words that are corrected: shorter ones have too many neighbours; the neighbours of longer ones take long to make.
 _SHORTEST, _LONGEST = 4, 24
-_LARGEST_FILE = 8 * 2**20
 
 
-class KnownWords(BaseModel):
+class KnownWords(Statistics, frozen=True):
     """The words of the sources, by which names, numbers and typing errors are found.
 
     Attributes:
-        version: of the file.
         words: those of the sources, the most frequent first, with spaces between them.
         names: the most frequent names that training pairs have on both sides. Empty where capitals do not mark names.
         ordinary, proper: trigrams of the words in small letters and of the names.
@@ -50,9 +45,8 @@ class KnownWords(BaseModel):
         numbers: whether a source that is a number only is its own translation.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    NAME, LARGEST, DESCRIPTION = WORDS, 8 * 2**20, "words of a model"
 
-    version: int = 1
     words: str
     names: list[str]
     ordinary: Trigrams
@@ -60,15 +54,6 @@ class KnownWords(BaseModel):
     marks: Marks
     accents: Accents
     numbers: bool = True
-
-    @classmethod
-    def open(cls, run: Run) -> Self | None:
-        """Those of a run; None where it has none. Raises `CorruptedError`."""
-        path = run.folder / WORDS
-        if run.checksum(WORDS) is None and not path.exists():
-            return None
-        content = run.content(WORDS, _LARGEST_FILE)
-        return checksums.parsed(TypeAdapter(cls), content, path, "words of a model")
 
     @classmethod
     def learn(cls, pairs: Sequence[Pair]) -> Self:
@@ -101,10 +86,6 @@ class KnownWords(BaseModel):
             "numbers": self.numbers and words.numbers,
         }
         return self.model_copy(update=update)
-
-    def keep(self, run: Run) -> None:
-        """Write the file. Raises `OSError`."""
-        run.keep(WORDS, (self.model_dump_json() + "\n").encode())
 
     def has(self, word: str) -> bool:
         return word in self.rank

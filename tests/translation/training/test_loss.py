@@ -9,7 +9,7 @@ import torch
 from regard.translation.models.transformer.model import Transformer
 from regard.translation.settings.transformer import TransformerSettings
 from regard.translation.text.batches import Batch
-from regard.translation.training.loss import Objective
+from regard.translation.training.step import Objective
 
 
 def objective(smoothing: float) -> tuple[Transformer, Batch, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""One training step: the gradients of the loss, summed over all processes, clipped and applied to the weights."""
+"""One training step: the loss, its gradients, summed over all processes, clipped and applied to the weights."""
 
 import math
 from collections.abc import Iterator
@@ -7,15 +7,17 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from regard.errors import TrainingError, memory_named
-from regard.translation.models.protocol import TranslationModel
+from regard.translation.models.protocol import TranslationModel, Watched
 from regard.translation.settings.training import TrainingSettings
+from regard.translation.text.batches import Batch
 from regard.translation.training.epochs import Part
 from regard.translation.training.guiding import Guide
-from regard.translation.training.loss import Objective
 from regard.translation.training.processes import Processes
 
 
@@ -48,6 +50,33 @@ def arithmetic(precision: str, device: torch.device) -> Iterator[None]:
     half = torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bfloat16")
     with products(precision), half:
         yield
+
+
+class Objective(nn.Module):
+    """The loss of a model on a batch, in nats, summed over its target tokens.
+
+    loss = - sum_t [(1 - s) log p(y_t) + s / V sum_v log p(v)]   (Szegedy et al. 2016, section 7)
+    """
+
+    def __init__(
+        self, model: TranslationModel, smoothing: float, guide: Guide | None = None
+    ) -> None:
+        super().__init__()
+        self.model, self.smoothing, self.guide = model, smoothing, guide
+
+    def forward(self, batch: Batch) -> Float[Tensor, ""]:
+        read = batch.source, batch.source_lengths, batch.target_in
+        place = torch.arange(batch.target_out.shape[1], device=batch.target_out.device)
+        real = place < batch.target_lengths[:, None]
+        watched = None if self.guide is None else Watched(self.guide.look)
+        hidden = self.model.hidden(*read, watched)
+        guided: Tensor | float = 0.0
+        if self.guide is not None and watched is not None:
+            look = watched.looks[self.guide.look]
+            guided = self.guide.section.weight * self.guide.loss(look, batch)
+        logits, targets = self.model.logits(hidden[real]).float(), batch.target_out[real]
+        loss = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=self.smoothing)
+        return loss + guided
 
 
 class Learner:

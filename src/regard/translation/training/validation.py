@@ -14,8 +14,8 @@ from regard.translation.settings.training import TrainingSettings
 from regard.translation.text.batches import collate, plan
 from regard.translation.text.corpora import Pair
 from regard.translation.text.subwords import Ragged
-from regard.translation.training.loss import Objective
 from regard.translation.training.reporting import Quality, Sample
+from regard.translation.training.step import Objective
 
 _BATCH_TOKENS = 4096
 _GREEDY = Search(beam=1, max_length=100_000)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.translation.text.checking import characters
+from regard.translation.text.checking import remains
 from regard.translation.text.checking.corpus import Report, check
 from regard.translation.text.checking.counting import Lengths, Vocabulary
 from regard.translation.text.checking.repetitions import Prints, folded
@@ -46,17 +46,17 @@ def test_a_good_corpus_has_counts_and_no_findings(tmp_path: Path):
     ("line", "kind", "byte"),
     [
         (b"a\xffb\tc", "error: not UTF-8", 2),
-        ("ä\0\tc".encode(), f"warning: {characters.CONTROL}", 3),
-        (b"a\r\tc", f"warning: {characters.CONTROL}", 2),
-        ("a\u2028b\tc".encode(), f"warning: {characters.SEPARATOR}", 2),
-        ("a\x85b\tc".encode(), f"warning: {characters.SEPARATOR}", 2),
-        ("a \ufeff\tc".encode(), f"warning: {characters.BOM}", 3),
-        ("a\u00adb\tc".encode(), f"warning: {characters.INVISIBLE}", 2),
-        ("a\tc\u200f".encode(), f"warning: {characters.INVISIBLE}", 4),
-        ("a\tc\ufffd".encode(), f"warning: {characters.REPLACED}", 4),
-        ("a\tcafÃ©".encode(), f"warning: {characters.MOJIBAKE}", 6),
-        ("a\tâ€œc".encode(), f"warning: {characters.MOJIBAKE}", 3),
-        ("a\tcafe\u0301".encode(), f"warning: {characters.NOT_NFC}", 6),
+        ("ä\0\tc".encode(), f"warning: {remains.CONTROL}", 3),
+        (b"a\r\tc", f"warning: {remains.CONTROL}", 2),
+        ("a\u2028b\tc".encode(), f"warning: {remains.SEPARATOR}", 2),
+        ("a\x85b\tc".encode(), f"warning: {remains.SEPARATOR}", 2),
+        ("a \ufeff\tc".encode(), f"warning: {remains.BOM}", 3),
+        ("a\u00adb\tc".encode(), f"warning: {remains.INVISIBLE}", 2),
+        ("a\tc\u200f".encode(), f"warning: {remains.INVISIBLE}", 4),
+        ("a\tc\ufffd".encode(), f"warning: {remains.REPLACED}", 4),
+        ("a\tcafÃ©".encode(), f"warning: {remains.MOJIBAKE}", 6),
+        ("a\tâ€œc".encode(), f"warning: {remains.MOJIBAKE}", 3),
+        ("a\tcafe\u0301".encode(), f"warning: {remains.NOT_NFC}", 6),
     ],
 )
 def test_bytes_and_characters_are_found_where_they_are(tmp_path, line, kind, byte):
@@ -79,7 +79,7 @@ def test_composed_and_decomposed_together_are_told(tmp_path: Path):
 def test_a_mark_at_the_start_belongs_to_no_word(tmp_path: Path):
     report = check([table(tmp_path, b"\xef\xbb\xbfab\tc", "ab\tc")])
     assert said(report) == {
-        f"warning: {characters.BOM} at the start": ["a.tsv:1:1"],
+        f"warning: {remains.BOM} at the start": ["a.tsv:1:1"],
         "warning: pair that an earlier line equals": ["a.tsv:2"],
     }
 

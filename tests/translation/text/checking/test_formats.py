@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.translation.text.checking import formats
+from regard.translation.text.checking import remains
 from regard.translation.text.checking.corpus import check
 from regard.translation.text.corpora import Tsv
 
@@ -88,13 +88,13 @@ def test_commas_in_place_of_tabs_are_told(tmp_path):
 @pytest.mark.parametrize(
     ("line", "kind", "byte"),
     [
-        ("sur de B&iacute;rmania\tx", formats.ENTITY, 9),
-        ("x\tdon&#39;t", formats.ENTITY, 6),
-        ("un ga@@ to\tx", formats.JOINER, 5),
-        ("x\tfar @-@ off", formats.JOINER, 7),
-        ("x\tfar \uffed- off", formats.JOINER, 7),
-        ('x\t"He said ""no""."', formats.QUOTES, 3),
-        ('"Dijo ""no""."\tx', formats.QUOTES, 1),
+        ("sur de B&iacute;rmania\tx", remains.ENTITY, 9),
+        ("x\tdon&#39;t", remains.ENTITY, 6),
+        ("un ga@@ to\tx", remains.JOINER, 5),
+        ("x\tfar @-@ off", remains.JOINER, 7),
+        ("x\tfar \uffed- off", remains.JOINER, 7),
+        ('x\t"He said ""no""."', remains.QUOTES, 3),
+        ('"Dijo ""no""."\tx', remains.QUOTES, 1),
     ],
 )
 def test_what_tools_left_in_text_is_found_where_it_is(tmp_path, line, kind, byte):
@@ -105,8 +105,8 @@ def test_what_tools_left_in_text_is_found_where_it_is(tmp_path, line, kind, byte
 @pytest.mark.parametrize("header", ["source\ttarget", "Spanish\tEnglish", "es\ten", '"src"\t"tgt"'])
 def test_a_header_is_told(tmp_path, header):
     path = table(tmp_path, header, *LINES)
-    assert said(path)[f"warning: {formats.HEADER}"] == [f"{path}:1"]
-    assert f"warning: {formats.HEADER}" not in said(table(tmp_path, *LINES, header))
+    assert said(path)[f"warning: {remains.HEADER}"] == [f"{path}:1"]
+    assert f"warning: {remains.HEADER}" not in said(table(tmp_path, *LINES, header))
 
 
 @pytest.mark.parametrize(
