@@ -33,16 +33,9 @@ BATCH_TOKENS = 8192
 
 @dataclass(frozen=True)
 class SentenceSearch:
-    """Translates sentences, as they are written, by a model.
+    """Translates sentences, as they are written, by a model that `engine` runs. See `Translator.translate`.
 
-    Attributes:
-        engine: it runs the model.
-        longest: the most pieces of a source that are read.
-        batch_tokens: source pieces, padding included, times hypotheses that are computed at a time.
-        looks: whether translations have every look of the model.
-        aligner: it links the words of translations; None for no links.
-        seed: of sampling; None for the state of torch.
-        tree: records the steps of the beam search of one sentence.
+    Sources are cut to the `longest` number of pieces. Without an aligner, translations have no links.
     """
 
     model: TranslationModel

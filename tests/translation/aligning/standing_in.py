@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Tokenizers
 from regard.translation.text.tokenizer import Tokenizer
 
@@ -29,6 +30,7 @@ class Scripted(nn.Module):
     """Answers `looks` alone."""
 
     longest: int | None = None
+    longest_source = TranslationModel.longest_source
 
     def __init__(self, weights: Weights, layers: int = 2) -> None:
         super().__init__()

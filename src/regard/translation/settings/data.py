@@ -188,14 +188,15 @@ class DataSettings(Settings):
     distillation: DistillationSettings | None = None
 
     def faults(self) -> Iterator[str]:
-        if self.generated is None and not (self.training and self.validation):
+        if self.generated is not None:
+            if self.training or self.validation:
+                yield "give either `data.generated`, or `data.train` and `data.valid`"
+            if self.noise is not None:
+                yield "data.noise changes text: leave it out for `data.generated`"
+            if self.distillation is not None:
+                yield "data.distillation is for `data.train`: leave it out for `data.generated`"
+        elif not (self.training and self.validation):
             yield "give `data.train` and `data.valid`, or `data.generated`"
-        if self.generated is not None and (self.training or self.validation):
-            yield "give either `data.generated`, or `data.train` and `data.valid`"
-        if self.generated is not None and self.noise is not None:
-            yield "data.noise changes text: leave it out for `data.generated`"
-        if self.generated is not None and self.distillation is not None:
-            yield "data.distillation is for `data.train`: leave it out for `data.generated`"
         if self.training and all(files.is_made for files in self.training):
             yield "data.train: every corpus is synthetic: give one that people wrote, too"
         is_multilingual = len(self.source_languages) > 1 or len(self.target_languages) > 1
@@ -213,20 +214,17 @@ class DataSettings(Settings):
             yield f"target_language {odd[0]!r}: of several, each is named by up to 32 letters, digits, _ and -"
         for files in self.validation:
             target = self.target_of(files)
-            if files.links is not None:
-                yield f"valid {files}: links are for data.train"
-            if files.weight != 1:
-                yield f"valid {files}: weight is for data.train: every pair counts once"
-            if files.back_translator is not None:
-                yield f"valid {files}: back_translator is for data.train"
-            if files.synthetic:
-                yield f"valid {files}: synthetic is for data.train: choose a model by what people wrote"
-            if files.tag not in tags:
-                yield f"valid {files}: tag {files.tag!r} is no tag of data.train"
-            if target not in languages:
-                yield (
-                    f"valid {files}: target_language {target!r} is none of data.train's: {', '.join(languages)}"
-                )
+            odd_keys = {
+                "links are for data.train": files.links is not None,
+                "weight is for data.train: every pair counts once": files.weight != 1,
+                "back_translator is for data.train": files.back_translator is not None,
+                "synthetic is for data.train: choose a model by what people wrote": files.synthetic,
+                f"tag {files.tag!r} is no tag of data.train": files.tag not in tags,
+                f"target_language {target!r} is none of data.train's: {', '.join(languages)}": (
+                    target not in languages
+                ),
+            }
+            yield from (f"valid {files}: {fault}" for fault, is_odd in odd_keys.items() if is_odd)
 
     @property
     def training(self) -> tuple[CorpusSettings, ...]:

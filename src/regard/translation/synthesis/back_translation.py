@@ -31,12 +31,8 @@ class BackTranslation:
 
     Attributes:
         text: the file of sentences, one a line, plain or gzip.
-        out: the table of pairs, tab-separated.
-        translator: from the language of the text to that of the sources.
         search: how to translate; sampling gives more various sources (Edunov et al. 2018, arXiv 1808.09381).
-        seed: of sampling.
         longest, ratio: see `PairFilter`.
-        batch_tokens: see `Translator.translate`.
         column: where the sentences are in a text that is a table, counted from 0.
     """
 

@@ -22,18 +22,7 @@ _LEFT_OUT = {
 
 @dataclass
 class Tally:
-    """Counts of lines.
-
-    Attributes:
-        read: lines so far.
-        empty: lines without text.
-        repeated: lines equal to an earlier one after normalisation.
-        long: lines of too many pieces.
-        untranslated: lines with an empty translation.
-        same: lines equal to their translation.
-        uneven: lines with a translation of a very different length.
-        written: sentence pairs.
-    """
+    """Counts of lines: of those that were read, those left out for each reason, and those written as pairs."""
 
     read: int = 0
     empty: int = 0

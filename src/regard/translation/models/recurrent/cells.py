@@ -23,7 +23,7 @@ class Cell(nn.Module, ABC):
     """
 
     gates: ClassVar[int]
-    parts: ClassVar[int]
+    tensors: ClassVar[int]
 
     def __init__(self, d_input: int, d_state: int, d_feed: int = 0) -> None:
         super().__init__()
@@ -48,9 +48,9 @@ class Cell(nn.Module, ABC):
 
     def nothing(self, like: Tensor, rows: int) -> CellState:
         """The state before anything was read: 0."""
-        return tuple(like.new_zeros(rows, self.d_state) for _ in range(self.parts))
+        return tuple(like.new_zeros(rows, self.d_state) for _ in range(self.tensors))
 
-    def given(self, projected: Tensor, feed: Tensor | None) -> Tensor:
+    def gates_without_state(self, projected: Tensor, feed: Tensor | None) -> Tensor:
         """The part that comes from the input and the feed."""
         if self.feed_projection is None or feed is None:
             return projected
@@ -76,12 +76,12 @@ class GRUCell(Cell):
     all three gates.
     """
 
-    gates, parts = 3, 1
+    gates, tensors = 3, 1
 
     def forward(self, projected: Tensor, state: CellState, feed: Tensor | None = None) -> CellState:
         (before,) = state
         widths = [2 * self.d_state, self.d_state]
-        switches_in, candidate_in = self.given(projected, feed).split(widths, dim=-1)
+        switches_in, candidate_in = self.gates_without_state(projected, feed).split(widths, dim=-1)
         switches_back, candidate_back = self.state_projection(before).split(widths, dim=-1)
         reset, keep = torch.sigmoid(switches_in + switches_back).chunk(2, dim=-1)
         candidate = torch.tanh(torch.addcmul(candidate_in, reset, candidate_back))
@@ -95,7 +95,7 @@ class LSTMCell(Cell):
     but g through a sigmoid (arXiv 1409.3215 leaves them to Graves, arXiv 1308.0850).
     """
 
-    gates, parts = 4, 2
+    gates, tensors = 4, 2
 
     def reset_parameters(self) -> None:
         """As in any cell, but it begins by remembering: the forget gate's bias is 1."""
@@ -104,7 +104,7 @@ class LSTMCell(Cell):
 
     def forward(self, projected: Tensor, state: CellState, feed: Tensor | None = None) -> CellState:
         before, memory = state
-        gates = self.given(projected, feed) + self.state_projection(before)
+        gates = self.gates_without_state(projected, feed) + self.state_projection(before)
         switches, candidate, leave = gates.split(
             [2 * self.d_state, self.d_state, self.d_state], dim=-1
         )

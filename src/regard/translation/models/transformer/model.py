@@ -68,12 +68,9 @@ class Transformer(TranslationModel):
         self.decoder = nn.ModuleList(
             DecoderLayer(settings, f"decoder.{i}") for i in range(settings.decoder_layers)
         )
-        normed_before = settings.norm == "pre"
-        self.encoder_norm = (
-            new_norm(width, settings.normalisation) if normed_before else nn.Identity()
-        )
-        self.decoder_norm = (
-            new_norm(width, settings.normalisation) if normed_before else nn.Identity()
+        self.encoder_norm, self.decoder_norm = (
+            new_norm(width, settings.normalisation) if settings.norm == "pre" else nn.Identity()
+            for _ in range(2)
         )
         self.output = nn.Linear(width, target_vocabulary, bias=settings.output_bias)
         if settings.tied in ("three_way", "target"):
