@@ -164,7 +164,7 @@ class System:
         line_options = ["whole_lines"] if self.whole_lines else []
         return list(map(option, [*changed_options(self.search), *line_options]))
 
-    def refuse(self, baseline: str | None) -> None:
+    def check_unused(self, baseline: str | None) -> None:
         """Raises `ConfigurationError` for options of translating that are used neither here nor by a baseline."""
         translates = baseline is not None and not corpora.locate(Path(baseline)).is_file()
         for name in self.options:

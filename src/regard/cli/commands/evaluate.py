@@ -84,7 +84,7 @@ def evaluate(
     if flip:
         raise ConfigurationError("--flip belongs to --alignments")
     if hypotheses is not None:
-        system.refuse(baseline)
+        system.check_unused(baseline)
     test.check(translated=hypotheses is not None)
     if out is not None:
         if hypotheses is not None:
