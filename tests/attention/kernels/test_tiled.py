@@ -291,14 +291,37 @@ def test_nan_in_padding_reaches_neither_reading_nor_gradients() -> None:
     assert all(each.isfinite().all() for each in (reading, *gradients))
 
 
-def test_second_gradients_are_refused() -> None:
-    tensors = draw_tensors(Frame((1, 1), 8, 8, CPU), 4, 4, torch.float64)
-    with regard.kernel("sdpa"):
-        reading = regard.attend(*tensors, mask=masks.band(2, 2))
-    (gradient,) = torch.autograd.grad(reading.sum(), tensors[:1], create_graph=True)
-    assert gradient.requires_grad
-    with pytest.raises(NotImplementedError, match="blocked"):
-        gradient.square().sum().backward()
+@pytest.mark.parametrize("how", ["fused", "dropout", "trained bias", "bias by positions"])
+@pytest.mark.parametrize("name", ["window", "causal and padding", "complement"])
+def test_second_gradients_are_those_of_the_reference(how: str, name: str) -> None:
+    tensors = draw_tensors(Frame((2, 2), 12, 12, CPU), 4, 4, torch.float64)
+    bias: Any = {"bias by positions": Alibi(2)}.get(how)
+    mask = {"window": masks.band(3, 2)}.get(name) or MASKS[name](12)
+    leaves = list(tensors)
+    if how == "trained bias":
+        bias = torch.randn(2, 1, 12, 12, dtype=torch.float64).requires_grad_()
+        leaves.append(bias)
+
+    def second(reading: Tensor) -> tuple[Tensor, ...]:
+        slopes = torch.autograd.grad(reading.sin().sum(), leaves, create_graph=True)
+        return torch.autograd.grad(sum(slope.square().sum() for slope in slopes), leaves)
+
+    rate = 0.5 if how == "dropout" else 0.0
+    with regard.kernel("sdpa" if how in ("fused", "bias by positions") else "matmul"):
+        torch.manual_seed(0)
+        got = second(regard.attend(*tensors, mask=mask, bias=bias, dropout=rate))
+        torch.manual_seed(0)
+        value = torch.eye(12, dtype=torch.float64)
+        dropped = regard.attend(*tensors[:2], value, mask=mask, dropout=rate) == 0
+    if how == "dropout":
+        weights = regard.look(*tensors[:2], mask=mask).weights()
+        exact = weights.masked_fill(dropped, 0.0) * 2 @ tensors[2]
+    else:
+        with regard.kernel("reference"):
+            exact = regard.attend(*tensors, mask=mask, bias=bias)
+    for gradient, expected in zip(got, second(exact), strict=True):
+        assert expected.any()
+        compare("second gradient", gradient, expected, 1e-10)
 
 
 def test_entries_that_the_mask_alone_has_are_read() -> None:

@@ -8,7 +8,7 @@ differentiated by autograd itself, so the gradients are exact, also for tensors 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import get_device_states, set_device_states
 
+from regard.attention.products import widen
 from regard.attention.versions import Reads, Versions
 
 
@@ -27,7 +28,7 @@ class Span(NamedTuple):
     columns: slice
 
 
-Read = Callable[[Tensor, Tensor, Tensor, Tensor | None, Span], Tensor]
+Read = Callable[[Tensor, Tensor, Tensor, Tensor | None, Any], Tensor]  # the last is a span
 QUERY, KEY, VALUE, BIAS, OTHERS = range(5)
 NAMES = ("query", "key", "value", "bias")
 
@@ -40,11 +41,22 @@ class Blocks:
     """
 
     read: Read
-    spans: Sequence[Span]
+    spans: Iterable[Any]
 
-    def at(self, tensors: Sequence[Any], span: Span) -> Tensor:
+    def cut(self, side: int, tensor: Any, span: Any) -> Any:
+        """A block's part of the query, key, value or bias."""
+        if tensor is None or side >= OTHERS:
+            return tensor
+        if side == QUERY:
+            return tensor[..., span.rows, :]
+        if side != BIAS:
+            return tensor[..., span.columns, :]
+        rows = span.rows if tensor.shape[-2] > 1 else slice(None)
+        return tensor[..., rows, span.columns if tensor.shape[-1] > 1 else slice(None)]
+
+    def at(self, tensors: Sequence[Any], span: Any) -> Tensor:
         query, key, value, bias = (
-            cut(i, tensor, span) for i, tensor in enumerate(tensors[:OTHERS])
+            self.cut(i, tensor, span) for i, tensor in enumerate(tensors[:OTHERS])
         )
         return self.read(query, key, value, bias, span)
 
@@ -94,17 +106,20 @@ class Blocks:
         self,
         tensors: Sequence[Any],
         needs: Sequence[bool],
-        gradients: Callable[[Tensor, Sequence[Tensor], Span], list[Tensor | None]],
+        gradients: Callable[[Tensor, Sequence[Tensor], Any], list[Tensor | None]],
         upstream_last: bool = False,
     ) -> list[Tensor | None]:
         """Every block computed again, from leaves of its own, and the sums of its gradients."""
         sides = [min(i, OTHERS) for i in range(len(tensors))]
         if upstream_last:
             sides[-1] = QUERY  # it has a row for each query
-        totals: list[Tensor | None] = [None] * len(tensors)
+        totals: list[Any] = [
+            widen(torch.zeros_like(tensor, requires_grad=False)) if need else None
+            for tensor, need in zip(tensors, needs, strict=True)
+        ]
         for span in self.spans:
             leaves: list[Any] = [
-                _leaf(cut(side, tensor, span), need) if side < OTHERS else tensor
+                _leaf(self.cut(side, tensor, span), need) if side < OTHERS else tensor
                 for side, tensor, need in zip(sides, tensors, needs, strict=True)
             ]
             since = now()
@@ -112,20 +127,12 @@ class Blocks:
             _check(reading, since, leaves)
             for i, gradient in enumerate(gradients(reading, leaves, span)):
                 if gradient is not None:
-                    totals[i] = _added(totals[i], tensors[i], sides[i], span, gradient)
-        return totals
-
-
-def cut(side: int, tensor: Any, span: Span) -> Any:
-    """A block's part of the query, key, value or bias."""
-    if tensor is None or side >= OTHERS:
-        return tensor
-    if side == QUERY:
-        return tensor[..., span.rows, :]
-    if side != BIAS:
-        return tensor[..., span.columns, :]
-    rows = span.rows if tensor.shape[-2] > 1 else slice(None)
-    return tensor[..., rows, span.columns if tensor.shape[-1] > 1 else slice(None)]
+                    with torch.no_grad():
+                        self.cut(sides[i], totals[i], span).add_(gradient)
+        return [
+            None if total is None else total.to(tensor.dtype)
+            for total, tensor in zip(totals, tensors, strict=True)
+        ]
 
 
 def now() -> int:
@@ -188,13 +195,13 @@ class Recomputed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
         needs = ctx.needs_input_grad[1:]
-        gradients = _RecomputedGradients.apply(  # type: ignore[no-untyped-call]
+        gradients = RecomputedGradients.apply(  # type: ignore[no-untyped-call]
             ctx.blocks, ctx.surroundings, needs, upstream[0], *ctx.saved_tensors, *ctx.leaves
         )
         return (None, *gradients)
 
 
-class _RecomputedGradients(torch.autograd.Function):
+class RecomputedGradients(torch.autograd.Function):
     """The gradients, as a function that has gradients itself."""
 
     @staticmethod
@@ -211,8 +218,8 @@ class _RecomputedGradients(torch.autograd.Function):
         ctx.save_for_backward(upstream, *inputs[:OTHERS])
         ctx.set_materialize_grads(False)
 
-        def gradients(reading: Tensor, leaves: Sequence[Tensor], span: Span) -> list[Tensor | None]:
-            return _grad(reading, leaves, needs, cut(QUERY, upstream, span))
+        def gradients(reading: Tensor, leaves: Sequence[Tensor], span: Any) -> list[Tensor | None]:
+            return _grad(reading, leaves, needs, blocks.cut(QUERY, upstream, span))
 
         with surroundings.again(), torch.enable_grad():
             return tuple(blocks.sums(inputs, needs, gradients))
@@ -222,12 +229,12 @@ class _RecomputedGradients(torch.autograd.Function):
         first, *inputs = ctx.saved_tensors
         inputs += ctx.leaves
 
-        def gradients(reading: Tensor, leaves: Sequence[Tensor], span: Span) -> list[Tensor | None]:
+        def gradients(reading: Tensor, leaves: Sequence[Tensor], span: Any) -> list[Tensor | None]:
             found = _grad(reading, leaves[:-1], ctx.needs, leaves[-1], record=True)
             total = reading.new_zeros(())
             for i, (gradient, weight) in enumerate(zip(found, upstream, strict=True)):
                 if gradient is not None and weight is not None:
-                    total = total + (gradient * cut(i, weight, span)).sum()
+                    total = total + (gradient * ctx.blocks.cut(i, weight, span)).sum()
             return _grad(total, leaves, needs, None)
 
         needs = [*ctx.needs_input_grad[4:], ctx.needs_input_grad[3]]
@@ -256,14 +263,6 @@ def _grad(
         for i, gradient in zip(wanted, gradients, strict=True):
             found[i] = gradient
     return found
-
-
-@torch.no_grad()
-def _added(total: Tensor | None, whole: Tensor, side: int, span: Span, gradient: Tensor) -> Tensor:
-    if total is None:
-        total = torch.zeros_like(whole, requires_grad=False)
-    cut(side, total, span).add_(gradient)
-    return total
 
 
 def _check(reading: Tensor, since: int, known: Sequence[Any]) -> None:

@@ -7,8 +7,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.kernels.dots import additive_mask, dots_objection, factors
+from regard.attention.kernels.pieces import flat
 from regard.attention.kernels.request import Request
-from regard.attention.kernels.tiled import flat, read_tiles
+from regard.attention.kernels.tiled import read_tiles
 from regard.attention.masks.positions import Band
 from regard.attention.products import product_dtype
 from regard.attention.shapes import Shape

@@ -5,16 +5,14 @@ These sums join the readings of tiles with the same queries. The backward pass o
 of the whole row, so its weights, exp(score - sum), are those of the whole row (Dao 2023, arXiv 2307.08691, section
 3.1).
 
-The fused kernel has no dropout and no gradient of a bias. For these a tile holds all keys of its queries and is two
-products with a softmax between, computed again in the backward pass.
+The fused kernel has no dropout, no gradient of a bias and no second gradients. For these a tile holds all keys of its
+queries and is two products with a softmax between, computed again in the backward pass.
 """
 
-from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import replace
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,14 +21,19 @@ from torch.nn import functional as F
 from regard.attention.dropout import keep
 from regard.attention.kernels.blocked import is_large
 from regard.attention.kernels.dots import factors
-from regard.attention.kernels.recomputing import BIAS, OTHERS, Surroundings, leaves_of, now
+from regard.attention.kernels.pieces import Piece, PieceBlocks, Tiling
+from regard.attention.kernels.recomputing import (
+    BIAS,
+    OTHERS,
+    Blocks,
+    RecomputedGradients,
+    Surroundings,
+)
 from regard.attention.kernels.request import Request
 from regard.attention.masks import Given
 from regard.attention.masks.positions import Band
-from regard.attention.masks.tiles import Tile, positions, tiles
-from regard.attention.products import divided, product_dtype, widen
-from regard.attention.shapes import Shape
-from regard.attention.versions import Reads, Versions
+from regard.attention.masks.tiles import Tile, tiles
+from regard.attention.products import product_dtype, widen
 from regard.loops.availability import differentiated, transformed
 
 AREA = 1 << 20  # pairs from which tiles are worth their calls (benchmarks/masks.py)
@@ -38,8 +41,7 @@ ROOM = 1 << 20  # scores that are written out at a time
 SHARE = 0.75  # of the pairs: two products of more are faster as a whole than computed again
 MOST = 0.999  # of the weights that are dropped at random; beyond, all are
 EVERYTHING = Band(None, None)
-Place = tuple[slice, ...]
-Additions = tuple[Tensor | None, Tensor | None]
+Division = list[list[Tile]]  # the tiles of each batch entry, or of all at once
 
 _forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
@@ -58,26 +60,31 @@ def tiles_objection(request: Request) -> str | None:
     return "all weights are dropped" if request.dropout > MOST else None
 
 
-def divide(request: Request, fused: bool) -> list[list[Tile]] | None:
+def divide(request: Request, fused: bool) -> Division | None:
     """The tiles of each entry of the first batch axis, or of all entries at once, for the fused kernel or for products.
 
     None where the other of the two serves the request, or where tiles are impossible or do not pay.
     """
     if tiles_objection(request) or (request.dropout > 0 or request.trains_bias) == fused:
         return None
-    mask = EVERYTHING if request.mask is None else request.mask
-    mask = Given(mask) if isinstance(mask, Tensor) else mask
-    entries, pairs = mask.entries(request.frame), _pairs(request)
-    if entries is None or pairs < AREA * len(entries):
-        entries = [mask]
-    size = prod(request.batch()) // len(entries)
-    room = None if fused and not request.has_bias else max(1, ROOM // size)
-    division = [tiles(entry, request.frame, room) for entry in entries]
-    dense = size * area(division) > SHARE * pairs and not is_large(request)
+    division = _division(request, is_written=not fused or request.has_bias)
+    size = prod(request.batch()) // len(division)
+    dense = size * area(division) > SHARE * _pairs(request) and not is_large(request)
     return None if dense and not fused else division
 
 
-def area(division: list[list[Tile]]) -> int:
+def _division(request: Request, is_written: bool) -> Division:
+    """The tiles, of at most ROOM pairs where something of that size is written out."""
+    mask = EVERYTHING if request.mask is None else request.mask
+    mask = Given(mask) if isinstance(mask, Tensor) else mask
+    entries = mask.entries(request.frame)
+    if entries is None or _pairs(request) < AREA * len(entries):
+        entries = [mask]
+    room = max(1, ROOM * len(entries) // prod(request.batch())) if is_written else None
+    return [tiles(entry, request.frame, room) for entry in entries]
+
+
+def area(division: Division) -> int:
     """The pairs within tiles."""
     return sum(len(tile.rows) * len(tile.columns) for entry in division for tile in entry)
 
@@ -89,14 +96,15 @@ def read_tiles(request: Request, value: Tensor, fused: bool) -> Tensor | None:
         return None
     query, key, scale = factors(request)
     batch, bias, width = request.batch(), request.bias, max(query.shape[-1], value.shape[-1])
-    tiling = Tiling(request, division, batch, scale, product_dtype(query), fused)
+    tiling = Tiling(request, division, batch, scale, product_dtype(query))
     if torch.is_grad_enabled() and not tiling.probe():
         return None
     sides = [tiling.flat(side.to(tiling.dtype)) for side in (query, key, value)]
-    sides = [_padded(side, width) for side in sides] if fused else sides
     plane = None if bias is None else tiling.plane(bias)
-    reading: Tensor = _Tiled.apply(tiling, *sides, plane, *tiling.leaves)  # type: ignore[no-untyped-call]
-    return reading[..., : value.shape[-1]].reshape(*batch, request.queries, value.shape[-1])
+    sides = [_padded(side, width) for side in sides] if fused else sides
+    tiles_of = _Fused if fused else _Products
+    reading = tiles_of.apply(tiling, *sides, plane, *tiling.leaves)  # type: ignore[no-untyped-call]
+    return reading[..., : value.shape[-1]].reshape(*batch, request.queries, value.shape[-1])  # type: ignore[no-any-return]
 
 
 def _pairs(request: Request) -> int:
@@ -109,162 +117,100 @@ def _padded(tensor: Tensor, width: int) -> Tensor:
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
-def flat(tensor: Tensor, batch: Shape) -> Tensor:
-    """The tensor as (batch, heads, length, width), expanded without a copy where a view can."""
-    if tensor.shape[:-2] == batch and len(batch) < 3:
-        return tensor if len(batch) == 2 else tensor[(None,) * (2 - len(batch))]
-    plane = tensor.shape[-2:]
-    stored_heads, heads = tensor.shape[-3] if tensor.ndim > 2 else 1, batch[-1] if batch else 1
-    if tensor.shape[:-2] != batch:
-        tensor = tensor.expand(*batch[:-1], stored_heads, *plane)
-    return tensor.reshape(prod(batch[:-1]), stored_heads, *plane).expand(-1, heads, *plane)
+def _blocks(tiling: Tiling) -> Blocks:
+    """The same as `_Products`, as operations with gradients of every order."""
+
+    def read(
+        query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, piece: Piece
+    ) -> Tensor:
+        added, blank = tiling.additions(piece, bias)
+        scores = (query * tiling.scale) @ key.mT
+        if added is not None:
+            # A row of -inf alone would be NaN, and so would its gradient.
+            scores = scores + (added if blank is None else added.masked_fill(blank, 0.0))
+        weights = scores.softmax(-1)
+        if tiling.request.dropout:
+            weights = weights * keep(weights, tiling.request.dropout)
+        reading = weights @ value
+        return reading if blank is None else reading.masked_fill(blank, 0.0)
+
+    return PieceBlocks(read, tiling).unless_changed(tiling.versions)
 
 
-class Piece(NamedTuple):
-    """A tile of some batch entries: where its queries, keys and bias are, and what its scores need.
-
-    Attributes:
-        added: the bias, and -inf where a query may not read a key; None where nothing is added.
-        blank: which queries have nothing to read; None where all have something.
-    """
-
-    tile: Tile
-    rows: Place
-    columns: Place
-    bias: Place
-    added: Tensor | None
-    blank: Tensor | None
-
-
-@dataclass
-class Tiling:
-    """The tiles of each entry of the first batch axis, or of all entries at once, and the constants."""
-
-    request: Request
-    entries: list[list[Tile]]
-    batch: Shape
-    scale: float
-    dtype: torch.dtype
-    fused: bool
-    leaves: Sequence[Tensor] = ()  # that a bias function reads, with gradients
-    versions: Versions = field(default_factory=Versions)
-    surroundings: Surroundings | None = None
-
-    @property
-    def size(self) -> int:
-        """The entries of the first of the two batch axes."""
-        return self.batch[0] if len(self.batch) == 1 else prod(self.batch[:-1])
-
-    @property
-    def temperature(self) -> float:
-        return self.request.normaliser.temperature  # type: ignore[attr-defined,no-any-return]
-
-    def flat(self, tensor: Tensor) -> Tensor:
-        """The tensor as (batch, heads, length, width); entries differ along the first of these."""
-        if len(self.batch) != 1:
-            return flat(tensor, self.batch)
-        return flat(tensor.unsqueeze(-3) if tensor.ndim > 2 else tensor, (*self.batch, 1))
-
-    def plane(self, plane: Tensor) -> Tensor:
-        """A bias or window with four axes; one of size 1 is the same for all entries or heads."""
-        front = plane.shape[:-2]
-        if prod(front) == 1:
-            return plane.reshape(1, 1, *plane.shape[-2:])
-        return plane if len(front) == len(self.batch) == 2 else self.flat(plane)
-
-    def probe(self) -> bool:
-        """Note the tensors that rules and a bias function read: they must not change before the backward pass.
-
-        False where a bias function uses a tensor computed before, whose history must not be walked again.
-        """
-        request, since = self.request, now()
-        reads = Reads([("mask", tensor) for tensor in request.mask_tensors() or []])
-        nowhere = torch.arange(1, device=request.frame.device)
-        with reads:
-            ruled = (tile for entry in self.entries for tile in entry if tile.rule is not None)
-            if (tile := next(ruled, None)) is not None:
-                tile._replace(rows=tile.rows[:1]).window(request.frame)
-            if request.bias_function is not None:
-                leaves = leaves_of(request.bias_between(nowhere, nowhere), since)
-                if leaves is None:
-                    return False
-                self.leaves = leaves
-        self.versions = reads.versions()
-        return True
-
-    def numbers(self, tile: Tile, bias: Tensor | None, place: Place) -> Tensor | None:
-        """The bias of a tile over the temperature of the softmax, from a tensor at a place or from the function."""
-        request = self.request
-        if request.bias_function is not None:
-            at = positions(tile.rows, tile.columns, request.frame)
-            bias = self.plane(request.bias_between(*at))
-            place = _within(bias, (*place[:2], slice(None), slice(None)))
-        return None if bias is None else divided(bias[place], self.dtype, self.temperature)
-
-    def pieces(self, bias: Tensor | None) -> Iterator[Piece]:
-        """Every tile, without the keys at its ends that its rule forbids to all of its queries."""
-        frame, size = self.request.frame, self.size // len(self.entries)
-        for i, entry in enumerate(self.entries):
-            front = slice(i * size, (i + 1) * size), slice(None)
-            for tile in entry:
-                if isinstance(tile.rule, Band) and not self.request.has_bias:
-                    band = tile.rule.within(tile.rows, tile.columns, frame)
-                    additions = _band(band, len(tile.rows), len(tile.columns), self.dtype)
-                    place: Place = ()
-                else:
-                    tile, window = _trimmed(tile, tile.window(frame))
-                    if not tile.columns:
-                        continue
-                    place = (*front, _slice(tile.rows), _slice(tile.columns))
-                    place = place if bias is None else _within(bias, place)
-                    window = None if window is None else self.plane(window)
-                    additions = _additions(window, self.numbers(tile, bias, place), self.dtype)
-                rows, columns = ((*front, _slice(side)) for side in (tile.rows, tile.columns))
-                yield Piece(tile, rows, columns, place, *additions)
+def _recorded(ctx: Any, tiling: Tiling, upstream: Tensor) -> Any:
+    """The gradients with a record, for second gradients: as those of blocks."""
+    *sides, _, _ = ctx.saved_tensors
+    surroundings = ctx.surroundings or Surroundings(sides[0])
+    return (
+        None,
+        *RecomputedGradients.apply(  # type: ignore[no-untyped-call]
+            _blocks(tiling),
+            surroundings,
+            ctx.needs_input_grad[1:],
+            upstream,
+            *sides,
+            *tiling.leaves,
+        ),
+    )
 
 
-def _slice(side: range) -> slice:
-    return slice(side.start, side.stop)
+class _Fused(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, tiling: Tiling, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
+    ) -> Tensor:
+        reading = value.new_zeros(query.shape)
+        sums = widen(query[..., 0]).new_zeros(query.shape[:-1])
+        for piece in tiling:
+            rows, columns, joins = piece.rows, piece.columns, piece.tile.joins
+            sides = query[rows], key[columns], value[columns]
+            added, blank = tiling.additions(piece, _numbers(bias, piece))
+            triangle = piece.tile.triangle
+            tile, tile_sums = _forward(
+                *sides, is_causal=triangle, attn_mask=added, scale=tiling.scale
+            )
+            if blank is not None:
+                tile_sums = tile_sums.masked_fill(blank.squeeze(-1), 0.0)
+            if joins:
+                _join(reading[rows], sums[rows], tile, tile_sums)
+            else:
+                reading[rows], sums[rows] = tile, tile_sums
+        ctx.tiling, ctx.surroundings = tiling, None
+        ctx.save_for_backward(query, key, value, bias, reading, sums)
+        return reading
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> Any:
+        tiling: Tiling = ctx.tiling
+        query, key, value, bias, reading, sums = ctx.saved_tensors
+        sides = query, key, value
+        if torch.is_grad_enabled():  # create_graph=True
+            division = _division(tiling.request, is_written=True)
+            return _recorded(ctx, replace(tiling, entries=division), upstream)
+        tiling.versions.check_gradients()
+        upstream = upstream.contiguous()
+        totals = [widen(torch.zeros_like(side)) for side in sides]
+        for piece in tiling:
+            rows, columns = piece.rows, piece.columns
+            added, _ = tiling.additions(piece, _numbers(bias, piece))
+            gradients = _backward(
+                upstream[rows],
+                *(query[rows], key[columns], value[columns], reading[rows], sums[rows]),
+                0.0,
+                piece.tile.triangle,
+                attn_mask=added,
+                scale=tiling.scale,
+            )
+            for total, place, gradient in zip(
+                totals, (rows, columns, columns), gradients, strict=True
+            ):
+                total[place] += gradient
+        return None, *(total.to(tiling.dtype) for total in totals), None
 
 
-def _within(plane: Tensor, place: Place) -> Place:
-    """A place in a plane, of whose axes those of size 1 stay."""
-    sizes = zip(place, plane.shape, strict=True)
-    return tuple(part if size > 1 else slice(None) for part, size in sizes)
+class _Products(torch.autograd.Function):
+    """Pieces that hold all keys of their queries, with dropout, and gradients of a bias."""
 
-
-def _trimmed(tile: Tile, window: Tensor | None) -> tuple[Tile, Tensor | None]:
-    """The tile and its window from the first to the last key that a query reads."""
-    if window is None:
-        return tile, None
-    keys = window.flatten(0, -2).any(0).nonzero()
-    if not len(keys):
-        return tile._replace(columns=range(0)), None
-    start, stop = int(keys[0]), int(keys[-1]) + 1
-    return tile._replace(columns=tile.columns[start:stop]), window[..., start:stop]
-
-
-@lru_cache(maxsize=16)
-def _band(band: Band, rows: int, columns: int, dtype: torch.dtype) -> Additions:
-    """The strips of a band are alike, so one table serves them all."""
-    return _additions(band.dense((1, 1), rows, columns), None, dtype)
-
-
-def _additions(window: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Additions:
-    """What is added to scores, and the queries with nothing to read."""
-    added = bias
-    if window is not None and bias is not None:
-        added = torch.where(window, bias, -torch.inf)
-    elif window is not None:
-        # 1 - 1 / 1 = 0 and 1 - 1 / 0 = -inf, in a tenth of the time of torch.where
-        added = window.to(dtype).reciprocal_().neg_().add_(1)
-    if added is None:
-        return None, None
-    blank = added.amax(-1, keepdim=True) == -torch.inf
-    return added, blank if blank.any() else None
-
-
-class _Tiled(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -275,119 +221,48 @@ class _Tiled(torch.autograd.Function):
         bias: Tensor | None,
         *leaves: Tensor,
     ) -> Tensor:
-        reading = value.new_zeros(*query.shape[:-1], value.shape[-1])
-        sums = widen(query[..., :1]).new_zeros(*query.shape[:-1], 1)
-        if tiling.request.dropout:
-            tiling.surroundings = Surroundings(query)
-        read = _fused if tiling.fused else _products
-        for piece in tiling.pieces(bias):
-            rows, columns = piece.rows, piece.columns
-            tile_reading, tile_sums = read(tiling, piece, query[rows], key[columns], value[columns])
-            if piece.tile.joins:
-                _join(reading[rows], sums[rows], tile_reading, tile_sums)
-            else:
-                reading[rows], sums[rows] = tile_reading, tile_sums
         ctx.tiling = tiling
-        ctx.save_for_backward(query, key, value, bias, reading, sums)
+        ctx.surroundings = Surroundings(query) if tiling.request.dropout else None
+        reading = value.new_zeros(*query.shape[:-1], value.shape[-1])
+        for piece in tiling:
+            weights = _weights(tiling, piece, query, key, bias)
+            if tiling.request.dropout:
+                weights *= keep(weights, tiling.request.dropout)
+            reading[piece.rows] = weights @ value[piece.columns]
+        ctx.save_for_backward(query, key, value, bias, reading, None)
         return reading
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> Any:
-        gradients = _TiledGradients.apply(  # type: ignore[no-untyped-call]
-            ctx.tiling, ctx.needs_input_grad[1:], upstream.contiguous(), *ctx.saved_tensors
-        )
-        return (None, *gradients)
-
-
-class _TiledGradients(torch.autograd.Function):
-    """The gradients, as a function whose own gradients are refused: torch has none of the fused kernel."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        tiling: Tiling,
-        needs: tuple[bool, ...],
-        upstream: Tensor,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        bias: Tensor | None,
-        reading: Tensor,
-        sums: Tensor,
-    ) -> tuple[Tensor | None, ...]:
+        tiling: Tiling = ctx.tiling
+        if torch.is_grad_enabled():  # create_graph=True
+            return _recorded(ctx, tiling, upstream)
         tiling.versions.check_gradients()
+        query, key, value, bias, reading, _ = ctx.saved_tensors
         sides = query, key, value, bias, *tiling.leaves
         totals: list[Any] = [
-            None if side is None or not need else widen(torch.zeros_like(side))
-            for side, need in zip(sides, needs, strict=True)
+            torch.zeros_like(side) if need else None
+            for side, need in zip(sides, ctx.needs_input_grad[1:], strict=True)
         ]
-        differentiate = _fused_gradients if tiling.fused else _product_gradients
-        with tiling.surroundings.again() if tiling.surroundings else nullcontext():
-            for piece in tiling.pieces(bias):
-                rows, columns = piece.rows, piece.columns
-                tile = query[rows], key[columns], value[columns], reading[rows], sums[rows]
-                *gradients, of_scores = differentiate(tiling, piece, upstream[rows], *tile)
-                for total, place, gradient in zip(
-                    totals, (rows, columns, columns), gradients, strict=False
-                ):
+        with ctx.surroundings.again() if ctx.surroundings else nullcontext():
+            for piece in tiling:
+                gradients = _product_gradients(
+                    tiling, piece, upstream[piece.rows], query, key, value, bias, reading
+                )
+                places = piece.rows, piece.columns, piece.columns
+                for total, place, gradient in zip(totals, places, gradients, strict=False):
                     if total is not None:
                         total[place] += gradient
+                of_scores = gradients[-1]
                 if bias is not None and totals[BIAS] is not None:
-                    of_bias = of_scores.sum_to_size(bias[piece.bias].shape)
-                    totals[BIAS][piece.bias] += of_bias / tiling.temperature
+                    place = piece.within(bias)
+                    of_bias = of_scores.sum_to_size(bias[place].shape)
+                    totals[BIAS][place] += of_bias / tiling.temperature
                 if tiling.leaves:
-                    for total, gradient in zip(
-                        totals[OTHERS:], _leaf_gradients(tiling, piece, of_scores), strict=True
-                    ):
+                    learned = _leaf_gradients(tiling, piece, of_scores)
+                    for total, gradient in zip(totals[OTHERS:], learned, strict=True):
                         total += gradient
-        return tuple(
-            None if side is None or total is None else total.to(side.dtype)
-            for total, side in zip(totals, sides, strict=True)
-        )
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> Any:
-        raise NotImplementedError(
-            "attention over tiles has no second gradients: pin regard.kernel('blocked')"
-        )
-
-
-def _fused(
-    tiling: Tiling, piece: Piece, query: Tensor, key: Tensor, value: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The reading of a tile, and the logarithm of the sum of each row; 0 where nothing may be read."""
-    reading, sums = _forward(
-        query, key, value, is_causal=piece.tile.triangle, attn_mask=piece.added, scale=tiling.scale
-    )
-    sums = sums.unsqueeze(-1)
-    return reading, sums if piece.blank is None else sums.masked_fill(piece.blank, 0.0)
-
-
-def _fused_gradients(
-    tiling: Tiling,
-    piece: Piece,
-    upstream: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    reading: Tensor,
-    sums: Tensor,
-) -> tuple[Tensor, ...]:
-    sides = upstream, query, key, value, reading, sums.squeeze(-1)
-    return (
-        *_backward(*sides, 0.0, piece.tile.triangle, attn_mask=piece.added, scale=tiling.scale),
-        None,
-    )
-
-
-def _products(
-    tiling: Tiling, piece: Piece, query: Tensor, key: Tensor, value: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The reading of a tile that holds all keys of its queries."""
-    weights = _weights(tiling, piece, query, key)
-    if tiling.request.dropout:
-        weights *= keep(weights, tiling.request.dropout)
-    return weights @ value, weights.new_zeros(())
+        return None, *totals
 
 
 def _product_gradients(
@@ -397,35 +272,47 @@ def _product_gradients(
     query: Tensor,
     key: Tensor,
     value: Tensor,
+    bias: Tensor | None,
     reading: Tensor,
-    sums: Tensor,
-) -> tuple[Tensor, ...]:
-    weights, of_weights = _weights(tiling, piece, query, key), upstream @ value.mT
-    dropped = weights
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of the queries, keys and values of a piece, and of its scores."""
+    weights = _weights(tiling, piece, query, key, bias)
+    of_weights, dropped = upstream @ value[piece.columns].mT, weights
     if tiling.request.dropout:
         factor = keep(weights, tiling.request.dropout)
         dropped, of_weights = weights * factor, of_weights.mul_(factor)
-    of_scores = of_weights.sub_((upstream * reading).sum(-1, keepdim=True)).mul_(weights)
-    of_query, of_key = of_scores @ key * tiling.scale, of_scores.mT @ query * tiling.scale
+    share = (upstream * reading[piece.rows]).sum(-1, keepdim=True)
+    of_scores = of_weights.sub_(share).mul_(weights)
+    of_query = of_scores @ key[piece.columns] * tiling.scale
+    of_key = of_scores.mT @ query[piece.rows] * tiling.scale
     return of_query, of_key, dropped.mT @ upstream, of_scores
 
 
 def _leaf_gradients(tiling: Tiling, piece: Piece, of_scores: Tensor) -> tuple[Tensor, ...]:
     """The gradients of the tensors that a bias function reads."""
     with torch.enable_grad():
-        numbers = tiling.numbers(piece.tile, None, piece.bias)
-    assert numbers is not None
-    return torch.autograd.grad(numbers, tiling.leaves, of_scores.sum_to_size(numbers.shape))
+        added, _ = tiling.additions(piece, None)
+    assert added is not None
+    # Where nothing may be read the weight is 0, and so is the gradient of the score.
+    return torch.autograd.grad(added, tiling.leaves, of_scores.sum_to_size(added.shape))
 
 
-def _weights(tiling: Tiling, piece: Piece, query: Tensor, key: Tensor) -> Tensor:
-    scores = (query * tiling.scale) @ key.mT
-    weights = (scores if piece.added is None else scores.add_(piece.added)).softmax(-1)
-    return weights if piece.blank is None else weights.masked_fill_(piece.blank, 0.0)
+def _weights(
+    tiling: Tiling, piece: Piece, query: Tensor, key: Tensor, bias: Tensor | None
+) -> Tensor:
+    added, blank = tiling.additions(piece, _numbers(bias, piece))
+    scores = (query[piece.rows] * tiling.scale) @ key[piece.columns].mT
+    weights = (scores if added is None else scores.add_(added)).softmax(-1)
+    return weights if blank is None else weights.masked_fill_(blank, 0.0)
+
+
+def _numbers(bias: Tensor | None, piece: Piece) -> Tensor | None:
+    return None if bias is None else bias[piece.within(bias)]
 
 
 def _join(reading: Tensor, sums: Tensor, tile_reading: Tensor, tile_sums: Tensor) -> None:
     """Join the tile's reading to that of the same rows: each weighs as its share in the sum of both."""
     total = torch.logaddexp(sums, tile_sums)
-    reading.copy_(reading * (sums - total).exp() + tile_reading * (tile_sums - total).exp())
+    share, tile_share = ((side - total).exp().unsqueeze(-1) for side in (sums, tile_sums))
+    reading.copy_(reading * share + tile_reading * tile_share)
     sums.copy_(total)

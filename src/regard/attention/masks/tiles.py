@@ -1,7 +1,6 @@
 """A mask as tiles: rectangles of queries and keys outside of which nothing may be read."""
 
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -38,7 +37,7 @@ class Tile(NamedTuple):
             return None
         if isinstance(self.rule, Band):
             band = self.rule.within(self.rows, self.columns, frame)
-            return _band_window(band, len(self.rows), len(self.columns))
+            return band.dense((), len(self.rows), len(self.columns))
         window = self.rule.window(*positions(self.rows, self.columns, frame), frame)
         return window.expand(*window.shape[:-2], len(self.rows), len(self.columns))
 
@@ -91,9 +90,3 @@ def _triangle(band: Band, rows: range, columns: range, frame: Frame) -> Iterator
         yield Tile(rows, columns[:diagonal])
     rows, columns = rows[max(0, -diagonal) :], columns[max(0, diagonal) :]
     yield Tile(rows, columns, triangle=True, joins=diagonal > 0)
-
-
-@lru_cache(maxsize=16)
-def _band_window(band: Band, rows: int, columns: int) -> Tensor:
-    """The strips of a band are alike, so one window serves them all."""
-    return band.dense((), rows, columns)

@@ -48,6 +48,11 @@ def function_of(bias: Any) -> BiasFunction | None:
     return bias if callable(bias) and not isinstance(bias, Tensor) else None
 
 
+def is_relative(bias: BiasFunction) -> bool:
+    """Whether a bias is known to depend only on the distance between query and key."""
+    return type(getattr(bias, "__self__", None)) in (Alibi, RelativeBias)
+
+
 def alibi_slopes(heads: int) -> Float[Tensor, " heads"]:
     """The slopes of heads: a geometric sequence that begins at its own ratio, 2^(-8 / heads).
 
