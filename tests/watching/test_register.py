@@ -107,6 +107,24 @@ def test_a_function_object_and_a_module_that_is_imported_later(library, monkeypa
     register("attention_library_later.attention", adapter)  # not imported: no error
 
 
+class Methodical(nn.Module):
+    def compute(self, q, k, v):
+        return attention(q, k, v)
+
+    def forward(self, x):
+        return self.compute(x, x, x)
+
+
+@pytest.mark.usefixtures("library")
+def test_the_method_of_a_class():
+    method, model = Methodical.compute, Methodical()
+    register(method, lambda module, *tensors: adapter(*tensors))
+    with regard.watch(model) as seen:
+        _, weights = model(torch.randn(1, 5, 3, 4))
+    assert torch.allclose(seen["self"].weights(), weights, atol=1e-6)
+    assert Methodical.compute is method
+
+
 def test_a_name_that_the_module_does_not_have(library):
     with pytest.raises(regard.WatchError, match="attention_library has no atention"):
         register("attention_library.atention", adapter)

@@ -33,9 +33,9 @@ class Edit(ABC):
 
     @abstractmethod
     def of(
-        self, weights: Float[Tensor, "*batch heads queries keys"], first_query: int
+        self, weights: Float[Tensor, "*batch heads queries keys"], first: int
     ) -> Float[Tensor, "*batch heads queries keys"]:
-        """The edited weights of heads that are edited; `first_query` is the number of the first query."""
+        """The edited weights of heads that are edited; `first` is the number of the first query."""
 
     def __call__(self, weights: Tensor, first: int = 0) -> Tensor:
         """The weights, with the chosen heads edited.
@@ -68,7 +68,7 @@ class Scale(Edit):
 
     factor: float
 
-    def of(self, weights: Tensor, first_query: int) -> Tensor:
+    def of(self, weights: Tensor, first: int) -> Tensor:
         return weights * self.factor
 
 
@@ -91,7 +91,7 @@ class Temperature(Edit):
         if not self.temperature > 0:
             raise ValueError(f"temperature is {self.temperature}: pass a number above 0")
 
-    def of(self, weights: Tensor, first_query: int) -> Tensor:
+    def of(self, weights: Tensor, first: int) -> Tensor:
         power = weights.clamp(min=0).log().div(self.temperature).softmax(-1)
         return torch.nan_to_num(power) * weights.sum(-1, keepdim=True)
 
@@ -106,7 +106,7 @@ class Hard(Edit):
         tensor([[[0., 1.]]])
     """
 
-    def of(self, weights: Tensor, first_query: int) -> Tensor:
+    def of(self, weights: Tensor, first: int) -> Tensor:
         if not weights.shape[-1]:
             return weights
         ones = torch.zeros_like(weights).scatter(-1, weights.argmax(-1, keepdim=True), 1.0)
@@ -130,8 +130,8 @@ class Cell(Edit):
     key: int
     weight: float
 
-    def of(self, weights: Tensor, first_query: int) -> Tensor:
-        row = self.query - first_query
+    def of(self, weights: Tensor, first: int) -> Tensor:
+        row = self.query - first
         if not (0 <= row < weights.shape[-2] and 0 <= self.key < weights.shape[-1]):
             return weights
         weights_of_row = weights[..., row, :]

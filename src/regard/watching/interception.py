@@ -60,18 +60,18 @@ def register(
 
     Example:
         >>> import torch, regard
+        >>> from regard.watching import CapturedCall, register
         >>> def attention(q, k, v):
         ...     return torch.softmax(q @ k.mT, -1) @ v
         >>> def adapter(q, k, v):
-        ...     return regard.watching.CapturedCall(q, k, score=regard.scores.Dot())
-        >>> regard.watching.register(attention, adapter, read=lambda weights, q, k, v: weights @ v)
+        ...     return CapturedCall(q, k, score=regard.scores.Dot())
+        >>> register(attention, adapter, read=lambda weights, q, k, v: weights @ v)
     """
     registered = Adapter(adapter, read, when, weights)
-    if isinstance(function, str):
-        path = function
+    path = function if isinstance(function, str) else _path_of(function)
+    if isinstance(function, str) or isinstance(_owner(path)[0], type):  # of a class: a method
         replace_function(path, registered.wrap)
     else:
-        path = _path_of(function)
         WRAPPERS[path], ORIGINALS[path] = registered.wrap, function
     ADAPTERS[path] = registered
 
