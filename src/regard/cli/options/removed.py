@@ -26,7 +26,7 @@ def note_removed(*, shortlist: bool, int8: bool, instead: str) -> None:
 
 
 def shortlist() -> None:
-    """Refuse the removed command. Raises `ConfigurationError`."""
+    """Removed: shortlists changed words and saved little time."""
     raise ConfigurationError(
         f"regard shortlist: {_SHORTLISTS}: leave this command out; a shortlist.safetensors in a "
         "model's folder is ignored"
