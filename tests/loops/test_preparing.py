@@ -88,9 +88,38 @@ def test_another_processor_and_a_changed_source_are_compiled_for_anew(package, m
     places.stamp.cache_clear()
 
 
-def test_where_no_process_can_be_started_the_loops_are_compiled_here(package, monkeypatch):
-    monkeypatch.setattr(sys, "executable", str(package / "nowhere"))
-    assert Preparation("some_loops").ready()
+def test_another_version_of_python_compiles_for_itself(package, monkeypatch):
+    assert make(package).wait() == 0
+    monkeypatch.setattr(Preparation, "_start", lambda self: None)
+    monkeypatch.setattr(sys.implementation, "cache_tag", "cpython-399")
+    assert not Preparation("some_loops").ready()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_fork_waits_for_the_process_that_was_started_before_it(package, monkeypatch):
+    (package / "sleep").write_text("#!/bin/sh\nexec sleep 60\n")
+    (package / "sleep").chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(package / "sleep"))
+    preparation = Preparation("some_loops")
+    assert not preparation.ready()
+    child = os.fork()
+    if child == 0:
+        os._exit(preparation.ready())
+    try:
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        preparation._process.kill()
+        preparation._process.wait()
+
+
+@pytest.mark.parametrize("executable", ["nowhere", "", None])
+def test_where_no_process_can_be_started_the_loops_are_compiled_here(
+    package, monkeypatch, caplog, executable
+):
+    monkeypatch.setattr(sys, "executable", executable)
+    with caplog.at_level("INFO"):
+        assert Preparation("some_loops").ready()
+    assert not caplog.records  # nothing happens in the background
 
 
 def test_a_process_that_fails_is_not_waited_for(package, monkeypatch):

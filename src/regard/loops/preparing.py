@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 
 from regard import files
@@ -35,6 +36,7 @@ class Preparation:
         self._file = places.PACKAGE.joinpath(*module.split(".")).with_suffix(".py")
         self._ready = False
         self._process: subprocess.Popen[bytes] | None = None
+        self._starter = 0  # the process id of the one that started `_process`
 
     def ready(self) -> bool:
         """Whether the loops can be called now without long compilation; if not, another process compiles them."""
@@ -47,7 +49,8 @@ class Preparation:
             return True
         if self._process is None:
             self._start()
-        else:  # when it has ended, this process compiles what is missing
+        elif self._starter == os.getpid():  # a fork cannot know whether it has ended
+            # When it has ended, this process compiles what is missing.
             self._ready = self._process.poll() is not None
         return self._ready
 
@@ -71,9 +74,16 @@ class Preparation:
             time.sleep(_WAIT)
 
     @property
+    def folder(self) -> Path:
+        """Where the marker is. Raises `OSError` where the sources cannot be read, `RuntimeError` without a home."""
+        return places.folder() / places.stamp(self._file)
+
+    @cached_property
     def _marker(self) -> Path:
-        digest = hashlib.sha256("\n".join(places.processor()).encode()).hexdigest()
-        return places.folder() / places.stamp(self._file) / f"ready-{digest[:16]}"
+        # numba keeps the code of each version of Python apart, and so does this.
+        python = str(sys.implementation.cache_tag), getattr(sys, "abiflags", "")
+        digest = hashlib.sha256("\n".join((*places.processor(), *python)).encode()).hexdigest()
+        return self.folder / f"ready-{digest[:16]}"
 
     def _start(self) -> None:
         paths = os.pathsep.join(
@@ -88,12 +98,12 @@ class Preparation:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
+                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),  # as above, on Windows
             )
-        except (OSError, ValueError):  # no process can be started: compile here
+        except (OSError, ValueError, TypeError):  # no process can be started: compile here
             self._ready = True
-        self._log()
-
-    def _log(self) -> None:
+            return
+        self._starter = os.getpid()
         _LOG.info(
             "machine code is being compiled for this processor, once and in the background; "
             "until it is ready, translating takes longer"
