@@ -3,9 +3,9 @@
 REGARD_DATA=data python benchmarks/first_minute.py [--rounds 3] [--out benchmarks/results/first_minute.json]
 
 Each run is a process of its own, on one thread; `processor` are its user and system seconds, `wall` those of the clock,
-both medians. `empty`: nothing is compiled; a process in the background compiles, the layers translate, and that process
-is ended after the run. `compiling` is its work, measured apart. `full`: everything is in the cache. `same` are the
-lines of 64 whose translations from an empty and a full cache are equal.
+both medians. `empty`: nothing is compiled; a longer text makes a process in the background compile, the layers
+translate, and that process is ended after the run. `compiling` is its work, measured apart. `full`: everything is in
+the cache. `same` are the lines of 500 whose translations from an empty and a full cache are equal.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from _measure import write
 from regard.translation.text.corpora import Tsv, read_aligned
 
 TRANSLATE = "from regard.cli.main import main; raise SystemExit(main())"
+LONG = 500  # lines, for which loops are loaded
 LOOPS = "regard.translation.decoding.preparation"
 
 
@@ -76,7 +77,9 @@ def main() -> None:
     options = parser.parse_args()
     translate = [sys.executable, "-c", TRANSLATE, "translate"]
     compiling = [sys.executable, "-P", "-m", "regard.loops.preparing", LOOPS]
-    texts = {"1 line": "Hola.\n", "64 lines": "".join(f"{line}\n" for line in sentences(64))}
+    texts = {"1 line": "Hola.\n"}
+    for count in (64, LONG):
+        texts[f"{count} lines"] = "".join(f"{line}\n" for line in sentences(count))
     rows: dict[str, list[dict[str, float]]] = {}
     printed: dict[str, str] = {}
     for _ in range(options.rounds):
@@ -84,14 +87,17 @@ def main() -> None:
             with TemporaryDirectory() as folder:
                 figures, printed[f"{name}, empty"] = timed(translate, Path(folder), text)
                 rows.setdefault(f"{name}, empty", []).append(figures)
-                end_compiling(Path(folder))
+                if name == f"{LONG} lines":
+                    end_compiling(Path(folder))
         with TemporaryDirectory() as folder:
             rows.setdefault("compiling", []).append(timed(compiling, Path(folder))[0])
             for name, text in texts.items():
                 figures, printed[f"{name}, full"] = timed(translate, Path(folder), text)
                 rows.setdefault(f"{name}, full", []).append(figures)
     results: dict[str, Any] = {name: median(several) for name, several in rows.items()}
-    pairs = zip(*(printed[f"64 lines, {c}"].splitlines() for c in ("empty", "full")), strict=True)
+    pairs = zip(
+        *(printed[f"{LONG} lines, {c}"].splitlines() for c in ("empty", "full")), strict=True
+    )
     results["same"] = sum(layers == loops for layers, loops in pairs)
     for name, figures in results.items():
         print(name, figures)

@@ -71,7 +71,7 @@ class Translator:
             _warn("shortlist", "shortlists were removed")
         return cls(*open_model(names_or_folders, device, to))
 
-    def refresh(self, *, rounded: bool | None = None, avoid_loops: str = "") -> None:
+    def refresh(self, *, rounded: bool | None = None, avoid_loops: str = "", few: int = 0) -> None:
         """Choose the engine anew, for the model as it is now.
 
         Call this after writing to weights, replacing layers, or moving the model. Layers with hooks need no
@@ -80,10 +80,11 @@ class Translator:
         Args:
             rounded: deprecated and without effect: the search computes in float32.
             avoid_loops: a reason not to load compiled loops; `engine.reason` repeats it.
+            few: sentences that the layers translate before compiled loops are loaded, which takes two seconds.
         """
         if rounded is not None:
             _warn("rounded", "the search computes in float32; CTranslate2 has int8")
-        self.engine = choose(self.model, avoid_loops=avoid_loops)
+        self.engine = choose(self.model, avoid_loops=avoid_loops, few=few)
 
     @cached_property
     def search(self) -> Search:

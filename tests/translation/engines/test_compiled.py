@@ -12,6 +12,7 @@ import regard
 from regard.translation.engines import choose
 from regard.translation.engines.compiled.model import CompiledState
 from regard.translation.engines.engine import CompiledEngine
+from regard.translation.models.ensemble import Ensemble
 from regard.translation.models.transformer.layers import TransformerState
 from regard.translation.models.transformer.model import Transformer
 from regard.translation.settings.transformer import TransformerSettings
@@ -157,6 +158,20 @@ def test_loops_that_are_to_be_avoided_are_not_loaded():
     assert engine.name == "layers"
     assert engine.reason == "few sentences"
     assert not engine.loops
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["one model", "several"])
+def test_few_sentences_are_translated_by_the_layers(together):
+    model = Ensemble([small(), small()]) if together else small()
+    engine, layers = choose(model, few=5), choose(model, avoid_loops="to compare")
+    for loops in (False, True):  # three sentences, then six
+        state = engine.begin(source(), LENGTHS)
+        assert engine.loops == loops
+        states = state.states if together else [state]
+        assert {isinstance(each, TransformerState) for each in states} == {not loops}
+        words = torch.full((3,), 2)
+        right = layers.step(words, layers.begin(source(), LENGTHS))[0]
+        torch.testing.assert_close(engine.step(words, state)[0], right, atol=2e-5, rtol=2e-5)
 
 
 def test_learned_positions_end_somewhere():

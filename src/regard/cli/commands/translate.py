@@ -22,7 +22,7 @@ from regard.cli.options.checks import (
     exclude,
     option,
 )
-from regard.cli.options.model import DEFAULT_MODEL, MODEL, Device, To, open_translator
+from regard.cli.options.model import DEFAULT_MODEL, FEW, MODEL, Device, To, open_translator
 from regard.cli.options.removed import Shortlist, note_removed
 from regard.cli.options.search import SamplingOptions, SearchOptions
 from regard.cli.output import drawing, report, streams
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from regard.translation.translator import Translator
 
 Translate = Callable[..., "list[Translation]"]
-# For so few sentences, loading compiled loops takes longer than translating without them.
-_FEW = 4
 _PREFIXES = ("--prefix", "--prefixes")
 _BY_LINE = ("--confidence", "--alignment", "--format json", *_PREFIXES, "--look")
 _NO_ENGINE = ("--sample", "--coverage-penalty", "--batch-tokens", "--device")
@@ -162,11 +160,7 @@ def open_engine(options: TranslateOptions) -> tuple[Translator | Engine, str, in
             raise ConfigurationError("--engine ctranslate2 serves one model: give --model once")
         engine = _exported(models[0], options)
         return engine, engine.sentence_language or "", engine.workers
-    is_short = 0 < len(options.inputs.texts or ()) <= _FEW
-    avoid = (
-        f"loading compiled loops takes longer than translating {_FEW} sentences" if is_short else ""
-    )
-    translator = open_translator(models, options.device, to, avoid)
+    translator = open_translator(models, options.device, to, FEW)
     if options.explain:
         name, reason = translator.engine.name, translator.engine.reason
         report.say(f"engine: {name}" + (f" ({reason})" if reason else ""), file=sys.stderr)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from regard.translation.translator import Translator
 
 DEFAULT_MODEL = "es-en"
+# For fewer sentences, loading compiled loops takes longer than translating without them (benchmarks/first_minute.py).
+FEW = 100
 
 
 MODEL = typer.Option(
@@ -45,26 +47,26 @@ class ModelOptions:
     device: Device = "cpu"
 
     def open(self) -> Translator:
-        return open_translator(self.model, self.device, self.to)
+        return open_translator(self.model, self.device, self.to, FEW)
 
 
 def open_translator(
     model: str | Sequence[str],
     device: str,
     to: str | None = None,
-    avoid_loops: str = "",
+    few: int = 0,
 ) -> Translator:
     """The translator of a name or folder, or of several together.
 
-    `avoid_loops` is a reason not to load compiled loops.
+    The layers translate `few` sentences before compiled loops are loaded.
     Raises `ConfigurationError` when this machine has no such device.
     """
     from regard.translation.translator import Translator
 
     check_device(device)
     translator = Translator.open(model, device, to)
-    if avoid_loops:
-        translator.refresh(avoid_loops=avoid_loops)
+    if few:
+        translator.refresh(few=few)
     return translator
 
 

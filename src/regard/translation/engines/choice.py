@@ -29,17 +29,18 @@ _KINDS = {
 _ACTIVATIONS = ("relu", "gelu", "silu")
 
 
-def choose(model: TranslationModel, *, avoid_loops: str = "") -> SearchEngine:
+def choose(model: TranslationModel, *, avoid_loops: str = "", few: int = 0) -> SearchEngine:
     """The fastest engine that computes what the model's layers compute, for its weights as they are now.
 
-    `avoid_loops` is a reason not to load compiled loops.
+    `avoid_loops` is a reason not to load compiled loops; `few` sentences are translated before they are loaded.
     """
     if isinstance(model, Ensemble):
-        return EnsembleEngine(model, [choose(each, avoid_loops=avoid_loops) for each in model])
+        engines = [choose(each, avoid_loops=avoid_loops, few=few) for each in model]
+        return EnsembleEngine(model, engines, few=few)
     reason = avoid_loops or why_not(device_of(model)) or unsupported(model)
     if isinstance(model, Transformer) and not reason:
-        return CompiledEngine(model)
-    return SearchEngine(model, reason=reason or "", loops=not avoid_loops)
+        return CompiledEngine(model, few=few)
+    return SearchEngine(model, reason=reason or "", loops=not avoid_loops, few=few)
 
 
 def unsupported(model: TranslationModel) -> str | None:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as modules_of_torch
 
-from regard.loops import availability, places
+from regard.loops import availability
 from regard.loops.preparing import Preparation
 from regard.translation.models.ensemble import Ensemble, EnsembleState, step_all
 from regard.translation.models.protocol import (
@@ -47,21 +47,29 @@ class SearchEngine:
         reason: why a faster engine was not chosen; "" for the fastest.
         loops: whether compiled loops may compute the search's own steps, where the device has them and as soon as
             they are compiled.
+        few: sentences that are translated before compiled loops are loaded, which takes two seconds.
     """
 
     name = "layers"
 
-    def __init__(self, model: TranslationModel, *, reason: str = "", loops: bool = True) -> None:
+    def __init__(
+        self, model: TranslationModel, *, reason: str = "", loops: bool = True, few: int = 0
+    ) -> None:
         self.model, self.reason = model, reason
         self._may_loop = loops and why_not(device_of(model)) is None
+        self._few = few
 
     @property
     def loops(self) -> bool:
-        """Whether compiled loops may compute a step now. They may not while another process compiles them."""
-        return self._may_loop and LOOPS.ready()
+        """Whether compiled loops may compute a step now: when they pay, and no other process still compiles them."""
+        return self._may_loop and self._few <= 0 and LOOPS.ready()
 
     def begin(self, source: SourceIds, lengths: Lengths) -> State:
         """Encode the sources: the decoder's state before its first word."""
+        self._few -= len(source)
+        return self._begin(source, lengths)
+
+    def _begin(self, source: SourceIds, lengths: Lengths) -> State:
         return self.model.begin(source, lengths)
 
     def step(self, words: Words, state: State) -> tuple[Logits, State]:
@@ -76,12 +84,16 @@ class CompiledEngine(SearchEngine):
 
     Args:
         model: one that `choice.unsupported` has no objection to.
+        few: as of `SearchEngine`.
     """
 
     name = "compiled"
 
-    def __init__(self, model: Transformer) -> None:
-        super().__init__(model)
+    def __init__(self, model: Transformer, *, few: int = 0) -> None:
+        reason = (
+            f"after {few} sentences: loading compiled loops takes longer than translating so few"
+        )
+        super().__init__(model, reason=reason if few else "", few=few)
         self.transformer = model
 
     @cached_property
@@ -91,9 +103,9 @@ class CompiledEngine(SearchEngine):
 
         return CompiledModel(self.transformer)
 
-    def begin(self, source: SourceIds, lengths: Lengths) -> State:
+    def _begin(self, source: SourceIds, lengths: Lengths) -> State:
         if not self.loops:
-            return super().begin(source, lengths)
+            return super()._begin(source, lengths)
         from regard.translation.engines.compiled.model import CompiledState
 
         return CompiledState(self.compiled, source, lengths)
@@ -109,13 +121,14 @@ class CompiledEngine(SearchEngine):
 class EnsembleEngine(SearchEngine):
     """Runs each model of an ensemble by an engine of its own."""
 
-    def __init__(self, model: Ensemble, engines: Sequence[SearchEngine]) -> None:
+    def __init__(self, model: Ensemble, engines: Sequence[SearchEngine], *, few: int = 0) -> None:
         reason = "; ".join(dict.fromkeys(each.reason for each in engines if each.reason))
-        super().__init__(model, reason=reason, loops=all(engine._may_loop for engine in engines))
+        loops = all(engine._may_loop for engine in engines)
+        super().__init__(model, reason=reason, loops=loops, few=few)
         self.engines = engines
         self.name = " + ".join(engine.name for engine in engines)
 
-    def begin(self, source: SourceIds, lengths: Lengths) -> EnsembleState:
+    def _begin(self, source: SourceIds, lengths: Lengths) -> EnsembleState:
         return EnsembleState([each.begin(source, lengths) for each in self.engines])
 
     def step(self, words: Words, state: State) -> tuple[Logits, EnsembleState]:
@@ -158,7 +171,7 @@ def why_not(device: torch.device) -> str | None:
     if not _can_be_kept():
         return (
             "the folder for compiled loops cannot be written: "
-            "set XDG_CACHE_HOME to one that can be written"
+            "set NUMBA_CACHE_DIR or XDG_CACHE_HOME to one that can be written"
         )
     return None
 
@@ -166,10 +179,11 @@ def why_not(device: torch.device) -> str | None:
 @cache
 def _can_be_kept() -> bool:
     try:
-        places.folder().mkdir(parents=True, exist_ok=True)
+        folder = LOOPS.folder
+        folder.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError):  # it cannot be made, or this person has no home
         return False
-    return os.access(places.folder(), os.W_OK)
+    return os.access(folder, os.R_OK | os.W_OK | os.X_OK)  # another user may have made it
 
 
 def hooked(model: nn.Module) -> bool:
