@@ -36,7 +36,6 @@ def sign(folder: Path, names: Collection[str]) -> None:
 
 
 def write(path: Path, sums: Mapping[str, str]) -> None:
-    """Write checksums by the names of their files."""
     files.write(path, (json.dumps(dict(sorted(sums.items())), indent=1) + "\n").encode())
 
 

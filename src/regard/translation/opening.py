@@ -63,7 +63,6 @@ def open_model(
 
 
 def bundled() -> dict[str, Path]:
-    """The models that come with the package, by name."""
     return {folder.name: folder for folder in sorted(BUNDLED.glob("*")) if folder.is_dir()}
 
 

@@ -13,6 +13,7 @@ from typing import Self
 from regard.translation.runs.layout import WORDS
 from regard.translation.runs.statistics import Statistics
 from regard.translation.text.corpora import Pair
+from regard.translation.text.exchange import named
 from regard.translation.text.letters import (
     WORD,
     Accents,
@@ -22,7 +23,6 @@ from regard.translation.text.letters import (
     with_capitals_of,
 )
 from regard.translation.text.numbers import Marks, copies_numbers
-from regard.translation.text.proper_names import named
 from regard.translation.text.trigrams import Trigrams
 
 # Names and words that are kept.

@@ -51,7 +51,6 @@ def say(text: str, *, flush: bool = False, file: TextIO | None = None) -> None:
 
 
 def note(text: str) -> None:
-    """Print a note on standard error."""
     if sys.stderr is not None:
         say(f"note: {text}", file=sys.stderr)
 

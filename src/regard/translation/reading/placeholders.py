@@ -133,7 +133,6 @@ def _names(words: KnownWords, source: str) -> Iterator[Term]:
 
 
 def _has(text: str, name: Term) -> bool:
-    """Whether a text has a name, or a word that begins like it."""
     text, bare = without_accents(text), without_accents(name.text)
     if len(bare) > _LETTERS and re.search(rf"\b{re.escape(bare[:_LETTERS])}", text):
         return True
@@ -181,7 +180,6 @@ def _pattern(text: str, number: bool) -> re.Pattern[str]:
 
 
 def _filled(source: str, placeholders: Sequence[Placeholder]) -> str:
-    """The source with placeholders."""
     pieces, end = [], 0
     for term, word in placeholders:
         pieces += [source[end : term.start], word]

@@ -228,7 +228,6 @@ class Run:
         return checkpoints[-1][1] if checkpoints else None
 
     def publish(self, tensors: dict[str, torch.Tensor], card: str) -> None:
-        """Put weights and card in the run folder for use."""
         with self.locked(), _name_unwritable():
             unsigned = set(self._signed) - folder_sums(self.folder).keys()
             sums = {name: checksums.of(self.folder / name) for name in unsigned}

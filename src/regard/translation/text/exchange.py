@@ -2,20 +2,21 @@
 
 import datetime
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from random import Random
 
 from regard.translation.text.corpora import Pair
 from regard.translation.text.generated.dates import CALENDARS, render
-from regard.translation.text.letters import WORD
+from regard.translation.text.letters import WORD, has_capital
 from regard.translation.text.numbers import NUMBER, Marks
-from regard.translation.text.proper_names import named, shared
 
 _CALENDARS = {calendar.language: calendar for calendar in CALENDARS}
 # The end of a way to write dates.
 _YEAR = re.compile(r"(,| del?)? \{year\}$")
+# A name is written in small letters at most this often, beside its capital.
+_SMALL_LETTERS = 0.05
 
 
 class Exchange:
@@ -129,6 +130,27 @@ class Writing:
         if random.random() < 0.25:
             formats = [_YEAR.sub("", way) for way in formats]
         return render(source, formats[0], date), render(target, formats[1], date)
+
+
+def named(pairs: Sequence[Pair]) -> list[tuple[Pair, list[str]]]:
+    """The pairs that have names, with these: words with a capital that both sides have, equally often.
+
+    The text hardly writes them in small letters.
+    """
+    lines = chain.from_iterable(pair[:2] for pair in pairs)
+    counts = Counter(chain.from_iterable(map(WORD.findall, lines)))
+
+    def is_name(word: str) -> bool:
+        small = counts[word.lower()]
+        return has_capital(word) and small <= _SMALL_LETTERS * counts[word]
+
+    return [(pair, names) for pair in pairs if (names := list(filter(is_name, shared(pair, WORD))))]
+
+
+def shared(pair: Pair, pattern: re.Pattern[str]) -> list[str]:
+    """The matches of a pattern that both sides have, equally often."""
+    sources, targets = pattern.findall(pair.source), pattern.findall(pair.target)
+    return [text for text in dict.fromkeys(sources) if sources.count(text) == targets.count(text)]
 
 
 def _replaced(pair: Pair, pattern: re.Pattern[str], new: dict[str, tuple[str, str]]) -> Pair:

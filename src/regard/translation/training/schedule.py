@@ -20,7 +20,6 @@ class Schedule:
 
     @cached_property
     def steps(self) -> int:
-        """All steps. Those of `max_epochs` are an estimate: later passes may have a few more or fewer batches."""
         settings = self._settings
         if not settings.max_epochs:
             return settings.max_steps

@@ -47,7 +47,6 @@ class Cell(nn.Module, ABC):
         nn.init.zeros_(self.state_projection.bias)
 
     def nothing(self, like: Tensor, rows: int) -> CellState:
-        """The state before anything was read: 0."""
         return tuple(like.new_zeros(rows, self.d_state) for _ in range(self.tensors))
 
     def gates_without_state(self, projected: Tensor, feed: Tensor | None) -> Tensor:

@@ -76,7 +76,6 @@ class Decoder(nn.Module, ABC):
         return hidden
 
     def project(self, words: Float[Tensor, "*batch d_word"]) -> Float[Tensor, "*batch gates"]:
-        """The words' part of the lowest layer's gates."""
         projected: Tensor = cells(self.cells)[0].input_projection(words)
         return projected
 
@@ -86,7 +85,6 @@ class Decoder(nn.Module, ABC):
         layers: tuple[CellState, ...],
         feed: Tensor | None = None,
     ) -> tuple[CellState, ...]:
-        """Every layer one step further."""
         after: list[CellState] = []
         for index, (cell, state) in enumerate(zip(cells(self.cells), layers, strict=True)):
             if index:

@@ -55,7 +55,6 @@ class Split:
 
     @property
     def pairs(self) -> int:
-        """Pairs with text on both sides."""
         return len(self.prints.lines)
 
     def add(self, number: int, pair: Pair, vocabularies: Mapping[str, Vocabulary]) -> None:
