@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from regard.attention.blocks import Residual
 from regard.attention.heads import MultiHeadAttention
-from regard.attention.scores import Additive, Cosine, DotLike, ScaledDot, SoftCap
-from regard.attention.scores.prepare import PreparedAdditive
+from regard.attention.scores import DotLike, ScaledDot
+from regard.attention.scores.score import PairScore
 from regard.watching import Seen
 from regard.watching.captured import CapturedCall, Selection
 from regard.watching.change import Change
@@ -164,11 +164,10 @@ class Arithmetic:
         keys = _turned(module, keys, module.key_norm, key)
         names = list(queries), list(keys)
         factors = torch.stack(list(queries.values())), torch.stack(list(keys.values()))
-        if isinstance(score, Cosine):  # divides by the lengths of the sums
-            query_factors, key_factors = (each / each.sum(0).norm() for each in factors)
-            scale = score.scale
-        else:
-            query_factors, key_factors, scale = score.factors(*factors)
+        split = score.split(*factors)
+        if split is None:
+            return {"unsplit": "the score is not linear in the queries and keys"}
+        query_factors, key_factors, scale = split
         table = query_factors @ key_factors.mT * scale
         order = table.abs().flatten().argsort(descending=True)[:PAIRS].tolist()
         pairs = [
@@ -276,27 +275,14 @@ def _terms(call: CapturedCall, row: int, key: int) -> Object:
     """The terms of the score of one pair, their sum, scale and bound."""
     query, keys = _matrix(call.query)[row, None], _matrix(call.key)[key, None]
     score: Any = call.score or ScaledDot()
-    cap = score.cap if isinstance(score, SoftCap) else None
-    score = score.score if isinstance(score, SoftCap) else score
-    scale = 1.0
-    if isinstance(score, DotLike):
-        kind = "dot"
-        query_terms, key_terms, scale = score.factors(query, keys)
-        terms = query_terms * key_terms
-    elif isinstance(score, PreparedAdditive | Additive):
-        kind = "additive"
-        if isinstance(score, PreparedAdditive):
-            query_terms, key_terms, score = score.score.query_features(query), keys, score.score
-        else:
-            query_terms, key_terms = score.query_features(query), score.key_features(keys)
-        terms = score.weight * torch.tanh(query_terms + key_terms)
-    else:
+    terms = score.terms(query, keys) if isinstance(score, PairScore) else None
+    if terms is None:
         return {"kind": "other"}
-    total = float(terms.sum())
-    numbers: Object = {"kind": kind, "sum": total, "scale": scale, "score": total * scale}
-    numbers |= {"terms": _list(terms), "query": _list(query_terms), "key": _list(key_terms)}
-    if cap is not None:
-        numbers |= {"cap": cap, "score": cap * math.tanh(total * scale / cap)}
+    total, scale = float(terms.terms.sum()), terms.scale
+    numbers: Object = {"kind": terms.kind, "sum": total, "scale": scale, "score": total * scale}
+    numbers |= {name: _list(getattr(terms, name)) for name in ("terms", "query", "key")}
+    if terms.cap is not None:
+        numbers |= {"cap": terms.cap, "score": terms.cap * math.tanh(total * scale / terms.cap)}
     return numbers
 
 

@@ -16,7 +16,8 @@ from regard.attention.masks import MaskLike, as_mask
 from regard.attention.masks.mask import pick
 from regard.attention.masks.positions import Band
 from regard.attention.normalisers import Normaliser
-from regard.attention.scores import DotLike, Score
+from regard.attention.scores import Score
+from regard.attention.scores.score import PairScore
 from regard.attention.shapes import Frame, broadcast
 from regard.watching.errors import WatchError
 from regard.watching.masks import (
@@ -191,7 +192,7 @@ class CapturedCall:
             return plane
 
         mask, score = self.mask, self.score
-        if score is not None and not is_dot_product(score):
+        if score is not None and not (isinstance(score, PairScore) and score.alike_for_heads):
             score = ScoreOfHeads(score, numbers, count)
         if isinstance(mask, Tensor):
             mask = of_numbers(mask)
@@ -289,12 +290,6 @@ class ScoreOfHeads:
         among = heads.new_zeros(self.count).index_copy(0, heads, places)
         scores = self.score(query.index_select(-3, among), pick(key, -3, among))
         return scores.index_select(-3, heads)
-
-
-def is_dot_product(score: Score | None) -> bool:
-    """Whether a score, perhaps in a soft cap, is a dot product, which is the same for every head."""
-    inner = getattr(score, "score", score)
-    return inner is None or isinstance(inner, DotLike)
 
 
 def plain(name: str, tensor: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.attention.names import not_callable
+from regard.attention.by_name import not_callable
 from regard.watching import running
 from regard.watching.edits import Edit
 from regard.watching.errors import WatchError

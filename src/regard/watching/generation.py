@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.masks import MaskLike, as_mask, causal
-from regard.attention.scores.prepare import PreparedAdditive, is_additive
+from regard.attention.scores.prepare import is_pairwise
 from regard.attention.shapes import broadcast
-from regard.watching.captured import CapturedCall, Selection, is_dot_product
+from regard.watching.captured import CapturedCall, Selection
 from regard.watching.errors import WatchError
 from regard.watching.passes import DecoderPasses, lineage, same_rows
 from regard.watching.steps import grows
@@ -86,8 +86,7 @@ class CachedGeneration:
     @staticmethod
     def begins(call: CapturedCall) -> bool:
         """Whether this can be a step: one query, and a score that depends on no other query."""
-        score = getattr(call.score, "score", call.score)
-        alone = is_dot_product(score) or is_additive(score) or isinstance(score, PreparedAdditive)
+        alone = call.score is None or is_pairwise(call.score)
         return alone and call.query.ndim > 2 and call.query.shape[-2] == 1
 
     def takes(self, call: CapturedCall) -> bool:

@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.attention.by_name import named, unknown
 from regard.attention.constants import flag, whole
 from regard.attention.dropout import Dropout
 from regard.attention.heads import Norm, new_norm
-from regard.attention.names import named, unknown
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,

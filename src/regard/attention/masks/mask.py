@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from regard.attention.names import not_callable, unknown
+from regard.attention.by_name import not_callable, unknown
 from regard.attention.shapes import Frame, Shape, ShapeError, check_device, check_plane
 
 

@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,20 +24,19 @@ from torch import Tensor, nn
 from regard import files, tensor_files
 from regard.attention.memory.lists import LISTS, as_bytes, from_bytes, no_constant
 from regard.attention.memory.ngrams import CharacterNgrams
-from regard.attention.normalisers import NAMES
-from regard.attention.scores.named import PLAIN, build
+from regard.attention.normalisers.normaliser import CLASSES as NORMALISERS
+from regard.attention.scores.by_name import build
+from regard.attention.scores.score import CLASSES as SCORES
 
 FORMAT, VERSION = "regard.memory", "1"
 CHECKSUM = "sha256"
 # The width of an encoder's vectors, and the absolute value of a setting.
 WIDEST, LARGEST = 1 << 20, 1e30
-PARTS: dict[str, dict[str, Any]] = {
-    part: {kind.__name__: kind for kind in kinds}
-    for part, kinds in {
-        "score": PLAIN.values(),
-        "normaliser": NAMES.values(),
-        "encoder": [CharacterNgrams],
-    }.items()
+# The classes that a file may name; those that own parameters are passed when it is opened.
+CLASSES: dict[str, Mapping[str, Any]] = {
+    "score": SCORES,
+    "normaliser": NORMALISERS,
+    "encoder": {"ngrams": CharacterNgrams},
 }
 
 
@@ -71,7 +70,7 @@ def write_memory(path: str | os.PathLike[str], contents: Contents) -> None:
         if not torch.isfinite(tensor).all():
             raise ValueError(f"{name} holds infinities or NaN: a memory of them cannot be saved")
     metadata = {"format": FORMAT, "version": VERSION}
-    for role in PARTS:
+    for role in CLASSES:
         metadata[role] = json.dumps(_describe(role, getattr(contents, role)))
     metadata[CHECKSUM] = _checksum(stored, metadata)
     with files.replacing(path) as unfinished:
@@ -100,7 +99,7 @@ def read_memory(
         if checksum is not None and checksum != _checksum(tensors, metadata):
             _refuse("damaged: its checksum is not that of its contents")
         passed = {"score": score, "normaliser": normaliser, "encoder": encoder}
-        components = {name: _component(name, metadata.get(name), passed[name]) for name in PARTS}
+        components = {name: _component(name, metadata.get(name), passed[name]) for name in CLASSES}
         for name, tensor in tensors.items():
             if not torch.isfinite(tensor).all():
                 _refuse(f"tensor {name!r} holds infinities or NaN")
@@ -151,7 +150,7 @@ def _check_metadata(metadata: Mapping[str, str]) -> None:
     if metadata.get("version") != VERSION:
         _refuse(f"format version {metadata.get('version')}, this Regard reads {VERSION}")
     # A flipped bit in the name of the checksum would otherwise leave the file unchecked.
-    for name in metadata.keys() - {"format", "version", CHECKSUM, *PARTS}:
+    for name in metadata.keys() - {"format", "version", CHECKSUM, *CLASSES}:
         _refuse(f"unknown metadata {name!r}: damaged, or saved by a newer Regard")
 
 
@@ -190,9 +189,15 @@ def _describe(role: str, component: Any) -> dict[str, Any] | None:
     if component is None:
         return None
     name = type(component).__name__
-    if PARTS[role].get(name) is type(component):
+    if _class(role, name) is type(component):
         return {"name": name, "fields": asdict(component)}
     return {"name": "custom"}
+
+
+def _class(role: str, name: object) -> Any:
+    """The dataclass of this name that may fill the role, or None."""
+    ours = (kind for kind in CLASSES[role].values() if kind.__module__.startswith("regard."))
+    return next((kind for kind in ours if kind.__name__ == name and is_dataclass(kind)), None)
 
 
 def _component(role: str, stored: str | None, passed: Any) -> Any:
@@ -207,7 +212,7 @@ def _component(role: str, stored: str | None, passed: Any) -> Any:
     name, options = described.get("name"), described.get("fields", {})
     if name == "custom":
         _refuse(f"saved with a {role} of its own: pass {role}= to open it")
-    kind = PARTS[role].get(name) if isinstance(name, str) else None
+    kind = _class(role, name)
     if kind is None:
         _refuse(f"unknown {role} {name!r}")
     if not isinstance(options, dict) or set(options) != {field.name for field in fields(kind)}:

@@ -29,7 +29,7 @@ from regard.attention.memory.objects import (
     short,
     strings,
 )
-from regard.attention.normalisers import Hard, NormaliserLike, as_normaliser
+from regard.attention.normalisers import NormaliserLike, as_normaliser
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike, build
 from regard.attention.shapes import ShapeError
 from regard.attention.torch_names import answers
@@ -347,7 +347,8 @@ class Memory(nn.Module):
             EmptyMemoryError: If nothing was written yet.
         """
         vectors, keys, alone = self._vectors(query), self._filled_keys(), is_alone(query)
-        hard, payloads = isinstance(self.normaliser, Hard), self.entries.payloads
+        hard = getattr(self.normaliser, "reads_one_key", False)
+        payloads = self.entries.payloads
         if payloads is not None and not hard and is_text(query):
             best = self.find(query, 1)
             return replace(best, payloads=self._at(best.positions, self._answer))

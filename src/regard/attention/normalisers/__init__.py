@@ -5,8 +5,9 @@ from typing import TypeAlias
 
 from torch import Tensor
 
-from regard.attention.names import named
+from regard.attention.by_name import named
 from regard.attention.normalisers.normaliser import (
+    CLASSES,
     FunctionNormaliser,
     Hard,
     Identity,
@@ -30,14 +31,6 @@ __all__ = [
 
 NormaliserLike: TypeAlias = Normaliser | Callable[[Tensor], Tensor] | str
 
-NAMES: dict[str, type[Normaliser]] = {
-    "softmax": Softmax,
-    "hard": Hard,
-    "sparsemax": Sparsemax,
-    "entmax": Entmax,
-    "identity": Identity,
-}
-
 
 def as_normaliser(normaliser: NormaliserLike) -> Normaliser:
     """The normaliser itself, the one of this name, or the caller's function made one.
@@ -51,7 +44,7 @@ def as_normaliser(normaliser: NormaliserLike) -> Normaliser:
         Entmax(alpha=1.5)
     """
     example = "one of regard.normalisers, its name or a function rows -> rows"
-    built = named("normaliser", normaliser, NAMES, example)
+    built = named("normaliser", normaliser, CLASSES, example)
     return built if isinstance(built, Normaliser) else FunctionNormaliser(built)
 
 

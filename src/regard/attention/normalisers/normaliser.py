@@ -10,7 +10,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from regard.attention.by_name import register
 from regard.attention.constants import check_number
+
+CLASSES: dict[str, type["Normaliser"]] = {}  # those that have a name
 
 
 class Normaliser(ABC):
@@ -18,15 +21,19 @@ class Normaliser(ABC):
 
     `rows` is the mathematics. Calling the normaliser keeps the rules around it: an unreadable key
     weighs exactly 0 and gets no gradient, and so does a row with nothing to read.
+    `class Mine(Normaliser, name="mine")` may be passed as "mine".
 
     Attributes:
         is_ours: whether it is of this library, so that it reads nothing but the scores of readable keys.
+        reads_one_key: whether each row has weight on one key alone, so that a reading is one of the values.
     """
 
     is_ours: ClassVar[bool] = False
+    reads_one_key: ClassVar[bool] = False
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, name: str | tuple[str, ...] = (), **options: Any) -> None:
         super().__init_subclass__(**options)
+        register(CLASSES, cls, name)
         cls.is_ours = cls.__module__.startswith(__package__)
 
     @abstractmethod
@@ -73,7 +80,7 @@ FunctionNormaliser.is_ours = False  # the function may read anything
 
 
 @dataclass(frozen=True)
-class Softmax(Normaliser):
+class Softmax(Normaliser, name="softmax"):
     """exp(s_i / T) / sum_j exp(s_j / T).
 
     Source: Bridle 1990; the temperature T as in Hinton et al. 2015, arXiv 1503.02531, equation 1.
@@ -102,7 +109,7 @@ class Softmax(Normaliser):
 
 
 @dataclass(frozen=True)
-class Hard(Normaliser):
+class Hard(Normaliser, name="hard"):
     """Weight 1 on the key with the highest score, the first of equals; 0 on the others.
 
     On a processor, equal keys count as equals under every score of `regard.scores`, though the
@@ -123,6 +130,7 @@ class Hard(Normaliser):
     """
 
     gradient: Literal["none", "straight_through"] = "none"
+    reads_one_key = True
 
     def __post_init__(self) -> None:
         if self.gradient not in ("none", "straight_through"):
@@ -138,7 +146,7 @@ class Hard(Normaliser):
 
 
 @dataclass(frozen=True)
-class Identity(Normaliser):
+class Identity(Normaliser, name="identity"):
     """The scores as the weights: linear attention (Katharopoulos et al. 2020, arXiv 2006.16236).
 
     Example:

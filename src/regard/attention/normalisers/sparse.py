@@ -18,7 +18,7 @@ NEAR = 1.1  # an alpha below this is near 1
 
 
 @dataclass(frozen=True)
-class Sparsemax(Normaliser):
+class Sparsemax(Normaliser, name="sparsemax"):
     """The Euclidean projection of the scores onto the simplex, [s_i - tau]_+.
 
     Source: Martins and Astudillo 2016, arXiv 1602.02068, algorithm 1 and equation 14.
@@ -34,7 +34,7 @@ class Sparsemax(Normaliser):
 
 
 @dataclass(frozen=True)
-class Entmax(Normaliser):
+class Entmax(Normaliser, name="entmax"):
     """The alpha-entmax of the scores: softmax at alpha 1, sparsemax at 2, and sparser above.
 
     Source: Peters et al. 2019, arXiv 1905.05702, equations 10 and 14; by bisection, algorithm 1.

@@ -42,10 +42,11 @@ def _positions(
 
 
 def function_of(bias: Any) -> BiasFunction | None:
-    """The function of positions that a bias is; None where it is none, as of a tensor."""
-    if isinstance(bias, Alibi | RelativeBias):
-        return bias.between
-    return bias if callable(bias) and not isinstance(bias, Tensor) else None
+    """The function of positions that a bias is, or that it has as `between`; None for a tensor."""
+    if isinstance(bias, Tensor):
+        return None
+    between: BiasFunction | None = getattr(bias, "between", bias if callable(bias) else None)
+    return between
 
 
 def is_relative(bias: BiasFunction) -> bool:

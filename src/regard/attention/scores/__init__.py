@@ -1,9 +1,10 @@
 """Scores: how well each key fits each query. (query, key) -> (*batch, queries, keys)."""
 
-from regard.attention.scores.named import ScoreLike, SoftCap, as_score, build
+from regard.attention.scores.by_name import ScoreLike, as_score, build
 from regard.attention.scores.parametric import Additive, Concat, General
 from regard.attention.scores.prepare import prepare
-from regard.attention.scores.score import Cosine, Dot, DotLike, ScaledDot, Score
+from regard.attention.scores.score import Cosine, Dot, DotLike, PairScore, ScaledDot, Score
+from regard.attention.scores.soft_cap import SoftCap
 
 __all__ = [
     "Additive",
@@ -12,6 +13,7 @@ __all__ = [
     "Dot",
     "DotLike",
     "General",
+    "PairScore",
     "ScaledDot",
     "Score",
     "ScoreLike",

@@ -20,6 +20,7 @@ from regard.attention.scores.score import (
     Queries,
     Score,
     Scores,
+    Terms,
     unchanged,
 )
 from regard.attention.shapes import ShapeError
@@ -65,7 +66,7 @@ def check_width(score: str, side: str, vectors: Tensor, width: int) -> None:
         )
 
 
-class General(nn.Module, DotLike):
+class General(nn.Module, DotLike, name="general"):
     """The bilinear score q^T W k (Luong et al. 2015, arXiv 1508.04025, equation 8, "general").
 
     Args:
@@ -82,6 +83,9 @@ class General(nn.Module, DotLike):
         >>> General(3, 5)(torch.ones(2, 3), torch.ones(4, 5)).shape
         torch.Size([2, 4])
     """
+
+    widths = ("d_query", "d_key")
+    is_linear = True
 
     def __init__(self, d_query: int, d_key: int, heads: Heads = None) -> None:
         super().__init__()
@@ -117,7 +121,7 @@ class General(nn.Module, DotLike):
         return {"score": "general", "score_sets": self.weight[..., 0, 0].numel()}
 
 
-class Additive(nn.Module, PairScore):
+class Additive(nn.Module, PairScore, name=("additive", "concat")):
     """The score v^T tanh(W_q q + W_k k + b).
 
     Source: Bahdanau et al. 2015, arXiv 1409.0473, appendix A.1.2; Luong et al. 2015, equation 8,
@@ -143,6 +147,7 @@ class Additive(nn.Module, PairScore):
         torch.Size([2, 4])
     """
 
+    widths = ("d_query", "d_key", "d_hidden")
     bias: nn.Parameter | None
 
     def __init__(
@@ -189,6 +194,9 @@ class Additive(nn.Module, PairScore):
         if weight.ndim == 1:
             return hidden @ weight
         return torch.einsum("...qkn,...n->...qk", hidden, weight)
+
+    def terms(self, query: Queries, key: Keys) -> Terms:
+        return PreparedAdditive(self).terms(query, self.key_features(key))
 
     def forward(self, query: Queries, key: Keys) -> Scores:
         return self.combine(self.query_features(query), self.key_features(key))
@@ -253,6 +261,10 @@ class PreparedAdditive(PairScore):
 
     def key_features(self, key: Tensor) -> Tensor:
         return key
+
+    def terms(self, query: Tensor, key: Tensor) -> Terms:
+        query = self.query_features(query)
+        return Terms("additive", self.weight * torch.tanh(query + key), query, key)
 
     def __call__(self, query: Tensor, key: Tensor, /) -> Tensor:
         return self.score.combine(self.query_features(query), key)

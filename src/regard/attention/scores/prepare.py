@@ -3,7 +3,6 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.scores.named import SoftCap
 from regard.attention.scores.parametric import Additive, PreparedAdditive
 from regard.attention.scores.score import (
     Keys,
@@ -14,6 +13,7 @@ from regard.attention.scores.score import (
     pairwise,
     unchanged,
 )
+from regard.attention.scores.soft_cap import SoftCap
 
 __all__ = [
     "PreparedAdditive",

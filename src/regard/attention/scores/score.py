@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.attention.by_name import register
 from regard.attention.constants import check_number
 from regard.attention.products import dots, widen
 from regard.attention.shapes import check_widths
@@ -28,23 +29,58 @@ class Score(Protocol):
 
 
 Change = Callable[[Tensor, int], Tensor]
+CLASSES: dict[str, type[PairScore]] = {}  # those that have a name
+
+
+class Terms(NamedTuple):
+    """The terms whose sum, times the scale, is the score of a query and a key, and its bound."""
+
+    kind: str
+    terms: Tensor
+    query: Tensor  # what the terms are made of
+    key: Tensor
+    scale: float = 1.0
+    cap: float | None = None
 
 
 class PairScore(ABC):
     """A score that depends on the numbers of one query and one key alone.
 
     It says of itself what kernels and looks need to know: ask `pairwise` first, which tells whether
-    an override or a hook makes it another score.
+    an override or a hook makes it another score. `class Mine(PairScore, name="mine")` may be passed as
+    "mine"; several names are a tuple. A score with parameters is an nn.Module as well, with the two bases
+    in either order.
+
+    Attributes:
+        widths: the arguments that make a score which owns parameters, of "d_query", "d_key" and
+            "d_hidden"; `build` passes `heads` with them.
     """
+
+    widths: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, name: str | tuple[str, ...] = (), **options: Any) -> None:
+        super().__init_subclass__(**options)
+        register(CLASSES, cls, name)
+        if issubclass(cls, nn.Module) and cls.__call__ is PairScore.__call__:
+            cls.__call__ = nn.Module.__call__  # type: ignore[method-assign]  # it runs hooks
+
+    @property
+    def alike_for_heads(self) -> bool:
+        """Whether all heads have the same score, so that some of them can be computed alone."""
+        return False
+
+    def terms(self, query: Queries, key: Keys) -> Terms | None:
+        """The terms of the score of one query and one key; None where there are none."""
+        return None
 
     @property
     def pair_width(self) -> int:
         """How many numbers the score of a pair takes."""
         return 1
 
-    @abstractmethod
     def is_itself(self) -> bool:
         """Whether no subclass, attribute or hook replaces the computation of this class."""
+        return not (isinstance(self, nn.Module) and is_hooked(self))
 
     def with_parameters(self, change: Change) -> PairScore | None:
         """The score with other parameters; None where it may read tensors that it does not name.
@@ -71,11 +107,17 @@ class DotLike(PairScore):
 
     score(q, k) = scale * f(q) . g(k): fused dot-product kernels can serve it. A subclass defines
     `factors`. Where a subclass overrides the call itself, kernels call it and never `factors`.
-    A subclass may be an nn.Module as well, with the two bases in either order.
+
+    Attributes:
+        is_linear: whether f and g are linear. A subclass that defines `factors` says so again.
     """
+
+    is_linear: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if "factors" in vars(cls):
+            cls.is_linear = vars(cls).get("is_linear", False)
         if issubclass(cls, nn.Module):
             if cls.__call__ is DotLike.__call__:
                 cls.__call__ = nn.Module.__call__  # type: ignore[method-assign]  # it runs hooks
@@ -86,13 +128,25 @@ class DotLike(PairScore):
     def factors(self, query: Queries, key: Keys) -> tuple[Tensor, Tensor, float]:
         """f(query), g(key) and the scale."""
 
+    def split(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float] | None:
+        """The factors of the components of one query and one key, which are sums of rows; None if not linear."""
+        return self.factors(queries, keys) if self.is_linear else None
+
+    def terms(self, query: Queries, key: Keys) -> Terms | None:
+        query, key, scale = self.factors(query, key)
+        return Terms("dot", query * key, query, key, scale)
+
+    @property
+    def alike_for_heads(self) -> bool:
+        # A score of the caller's may hold any tensor.
+        is_ours = type(self).__module__.startswith(__package__)
+        return is_ours and not isinstance(self, nn.Module)
+
     def is_itself(self) -> bool:
         return is_dots(self)
 
     def with_parameters(self, change: Change) -> PairScore | None:
-        # One of the caller's may read any tensor.
-        is_ours = type(self).__module__.startswith(__package__) and not isinstance(self, nn.Module)
-        return self if is_ours else None
+        return self if self.alike_for_heads else None
 
     def prepare_both(self, query: Queries, key: Keys) -> tuple[Score, Tensor, Tensor]:
         query, key, scale = self.factors(query, key)
@@ -104,7 +158,7 @@ class DotLike(PairScore):
 
 
 @dataclass(frozen=True)
-class Dot(DotLike):
+class Dot(DotLike, name="dot"):
     """The dot product q . k (Luong et al. 2015, arXiv 1508.04025, equation 8).
 
     Example:
@@ -112,6 +166,8 @@ class Dot(DotLike):
         >>> Dot()(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0], [0.0, 1.0]]))
         tensor([[11.,  2.]])
     """
+
+    is_linear = True
 
     def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
         check_widths(query.shape, key.shape)
@@ -126,7 +182,7 @@ class Dot(DotLike):
 
 
 @dataclass(frozen=True)
-class ScaledDot(DotLike):
+class ScaledDot(DotLike, name="scaled_dot"):
     """The dot product over the root of the width, q . k / sqrt(d).
 
     Source: Vaswani et al. 2017, arXiv 1706.03762, equation 1.
@@ -141,6 +197,7 @@ class ScaledDot(DotLike):
     """
 
     scale: float | None = None
+    is_linear = True
 
     def __post_init__(self) -> None:
         if self.scale is not None:
@@ -160,7 +217,7 @@ class ScaledDot(DotLike):
 
 
 @dataclass(frozen=True)
-class Cosine(DotLike):
+class Cosine(DotLike, name="cosine"):
     """The cosine of the angle between query and key, times a scale: scale * q . k / (|q| |k|).
 
     Source: Graves et al. 2014, arXiv 1410.5401, equation 6 (our scale is their beta).
@@ -183,6 +240,10 @@ class Cosine(DotLike):
     def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
         check_widths(query.shape, key.shape)
         return unit(query), unit(key), self.scale
+
+    def split(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
+        query, key = (each / each.sum(0).norm() for each in (queries, keys))
+        return query, key, self.scale
 
     def cost_options(self) -> dict[str, Any]:
         return {"score": "cosine"}

@@ -1,78 +1,23 @@
-"""Scores by name, and a soft bound on any of them."""
+"""A soft bound on any score."""
 
-from typing import TypeAlias, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention.constants import check_number
-from regard.attention.names import named
-from regard.attention.scores.parametric import Additive, General, Heads
+from regard.attention.scores.by_name import ScoreLike, as_score
 from regard.attention.scores.score import (
     Change,
-    Cosine,
-    Dot,
     Keys,
     PairScore,
     Queries,
-    ScaledDot,
     Score,
     Scores,
+    Terms,
     pairwise,
     unchanged,
 )
-
-ScoreLike: TypeAlias = Score | str
-
-PLAIN: dict[str, type[Dot | ScaledDot | Cosine]] = {
-    "dot": Dot,
-    "scaled_dot": ScaledDot,
-    "cosine": Cosine,
-}
-OWNING = ("general", "additive", "concat")  # names of scores that own parameters
-EXAMPLE = "a score of regard.scores, its name or a function (query, key) -> scores"
-
-
-def as_score(score: ScoreLike, d_query: int | str = "…", d_key: int | str = "…") -> Score:
-    """The score itself, or the one of this name where that owns no parameters.
-
-    Raises:
-        ValueError: The name is unknown, or that of a score which owns parameters.
-        TypeError: It is not a score.
-    """
-    if not (isinstance(score, str) and score in OWNING):
-        plain: Score = named("score", score, PLAIN, EXAMPLE, others=OWNING)
-        return plain
-    built = "General" if score == "general" else "Additive"
-    hidden = "" if score == "general" else ", d_hidden=…"
-    raise ValueError(
-        f"score {score!r} owns parameters: build"
-        f" regard.scores.{built}(d_query={d_query}, d_key={d_key}{hidden}) once and pass it"
-    )
-
-
-def build(
-    score: ScoreLike,
-    d_query: int | None,
-    d_key: int | None,
-    d_hidden: int | None = None,
-    heads: Heads = None,
-) -> Score:
-    """The score itself, or a new one of this name for these widths, for modules that own it.
-
-    The hidden layer of an additive score is as wide as the query unless d_hidden says otherwise.
-
-    Example:
-        >>> build("additive", 3, 5)
-        Additive(d_query=3, d_key=5, d_hidden=3)
-    """
-    if score not in OWNING:
-        return as_score(score)
-    if d_query is None or d_key is None:
-        raise ValueError(f"score {score!r} owns parameters: pass the width of the keys, d_key=")
-    if score == "general":
-        return General(d_query, d_key, heads=heads)
-    return Additive(d_query, d_key, d_hidden or d_query, heads=heads)
 
 
 class SoftCap(nn.Module, PairScore):
@@ -101,6 +46,14 @@ class SoftCap(nn.Module, PairScore):
 
     def forward(self, query: Queries, key: Keys) -> Scores:
         return self.cap * torch.tanh(self.score(query, key) / self.cap)
+
+    @property
+    def alike_for_heads(self) -> bool:
+        return isinstance(self.score, PairScore) and self.score.alike_for_heads
+
+    def terms(self, query: Queries, key: Keys) -> Terms | None:
+        terms = self.score.terms(query, key) if isinstance(self.score, PairScore) else None
+        return None if terms is None or terms.cap is not None else terms._replace(cap=self.cap)
 
     @property
     def pair_width(self) -> int:
