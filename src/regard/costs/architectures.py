@@ -64,15 +64,11 @@ def transformer(
         bias = settings.feed_forward_bias
         return [norm, *feed_forward(width, settings.feed_forward, rows, bias, settings.gated)]
 
-    positions = {
-        "learned": settings.longest * width,
-        "relative": 2 * settings.heads * settings.relative_buckets,
-    }.get(settings.positions, 0)
     encoder = reading(keys, keys, False) + fed(keys)
     decoder = reading(queries, queries, True) + reading(queries, keys, True) + fed(queries)
     return [
         embeddings(words, width, tied in ("embeddings", "three_way")),
-        Part("embeddings", positions),
+        Part("embeddings", settings.position_parameters),
         *times(settings.encoder_layers, encoder),
         *times(settings.decoder_layers, decoder),
         *times(2 * (settings.norm == "pre"), [norm]),

@@ -19,7 +19,8 @@ from regard.attention.positions import RelativeBias
 from regard.errors import ConfigurationError, ModelError
 from regard.interop.altered import refuse_altered
 from regard.translation import checksums
-from regard.translation.models.transformer.model import TABLES, Transformer
+from regard.translation.models.transformer.model import Transformer
+from regard.translation.models.transformer.positions import SCHEMES
 from regard.translation.runs.layout import new_folder
 from regard.translation.settings.search import SearchSettings
 from regard.translation.settings.transformer import TransformerSettings
@@ -92,9 +93,12 @@ def specification(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Any
         )
     refuse_altered(model, ModelError)
     settings, specs = model.settings, library().specs
-    if settings.positions == "alibi":
+    if settings.positions not in ("sinusoidal", "learned", "rotary", "relative", "none"):
+        reason = (
+            "has it for decoders alone" if settings.positions == "alibi" else "does not have it"
+        )
         raise ModelError(
-            'model.positions is "alibi": CTranslate2 has it for decoders alone; translate with the engine regard'
+            f'model.positions is "{settings.positions}": CTranslate2 {reason}; translate with the engine regard'
         )
     if not settings.plain_attention:
         raise ModelError(
@@ -114,7 +118,7 @@ def specification(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Any
                 scale = settings.width**0.5 if settings.scale_embedding else 1.0
                 table = scale * model.positions
             else:
-                table = TABLES[settings.positions](_POSITIONS, settings.width)
+                table = SCHEMES[settings.positions].table(_POSITIONS, settings.width)
             side.position_encodings.encodings = _array(table)
         relative = getattr(model, f"{name}_bias")
         for layer_spec, layer in zip(side.layer, getattr(model, name), strict=True):

@@ -82,6 +82,16 @@ class TransformerSettings(Settings):
         return (self.score, self.normaliser) == ("scaled_dot", "softmax")
 
     @property
+    def position_parameters(self) -> int:
+        """How many trained numbers the scheme of positions has."""
+        match self.positions:
+            case "learned":
+                return self.longest * self.width
+            case "relative":
+                return 2 * self.heads * self.relative_buckets
+        return 0
+
+    @property
     def attending_layers(self) -> int:
         """Decoder layers that read the source."""
         return self.decoder_layers

@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention.positions import sinusoidal
 from regard.loops.threads import run_shares
 from regard.translation.engines.compiled import forward_loops as loops
 from regard.translation.engines.compiled import products, row_loops
 from regard.translation.engines.compiled.weights import Array, Packing
-from regard.translation.models.transformer.model import TABLES, Transformer
+from regard.translation.models.transformer.model import Transformer
+from regard.translation.models.transformer.positions import SCHEMES
 
 _STEPS = 32  # room for so many words at first
 _LEAST = 2 * products.ROWS  # rows for which a second thread pays
@@ -40,9 +40,9 @@ class CompiledModel:
             scale=np.float32((settings.width // settings.heads) ** -0.5),
             factor=np.float32(factor),
         )
-        learned = settings.positions == "learned"
-        self._learned = (model.positions.detach() * factor).numpy() if learned else None
-        self._table = TABLES.get(settings.positions, sinusoidal)
+        scheme = SCHEMES[settings.positions]
+        self._learned = (model.positions.detach() * factor).numpy() if scheme.learned else None
+        self._table = scheme.table
         self._numbered = self._table(64, self.width).float().numpy()
 
     def positions(self, count: int) -> Array:

@@ -13,8 +13,8 @@ from torch import Tensor
 from regard.attention.blocks import Residual, TransformerBlock
 from regard.attention.heads import HeadMemory, MultiHeadAttention
 from regard.attention.masks import causal
-from regard.attention.positions import Rotary
 from regard.translation.models.protocol import Watched
+from regard.translation.models.transformer.positions import SCHEMES
 from regard.translation.settings.transformer import TransformerSettings
 
 
@@ -61,6 +61,7 @@ class _Layer(TransformerBlock):
     cross: ClassVar[bool]  # whether it reads the source
 
     def __init__(self, settings: TransformerSettings, name: str) -> None:
+        rotary = SCHEMES[settings.positions].rotary
         super().__init__(
             settings.width,
             settings.heads,
@@ -76,7 +77,7 @@ class _Layer(TransformerBlock):
             d_head=settings.head_width,
             score=settings.score,
             normaliser=settings.normaliser,
-            rotary=Rotary() if settings.positions == "rotary" else None,
+            rotary=rotary and rotary(),
         )
         self.name = name
 

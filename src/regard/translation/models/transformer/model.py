@@ -7,7 +7,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.blocks import Dropout, new_norm
-from regard.attention.positions import Alibi, RelativeBias, sinusoidal
 from regard.translation.models.protocol import (
     Lengths,
     SourceIds,
@@ -24,10 +23,9 @@ from regard.translation.models.transformer.layers import (
     TransformerEncoded,
     TransformerState,
 )
+from regard.translation.models.transformer.positions import SCHEMES, Scheme
 from regard.translation.settings.transformer import TransformerSettings
 
-# Positions that are vectors and no parameters: the vectors of so many places, of a width.
-TABLES: dict[str, Callable[[int, int], Tensor]] = {"sinusoidal": sinusoidal, "none": torch.zeros}
 # Parameters that are drawn with the variance of an embedding.
 _SMALL = ("positions", "output.weight", "encoder_bias.weight", "decoder_bias.weight")
 
@@ -56,11 +54,12 @@ class Transformer(TranslationModel):
         self.source_embedding = (
             self.target_embedding if shared else nn.Embedding(source_vocabulary, width)
         )
-        if settings.positions == "learned":
+        scheme = self._scheme
+        if scheme.learned:
             self.longest = settings.longest
             self.positions = nn.Parameter(torch.empty(settings.longest, width))
-        self.encoder_bias = _bias_of(settings, bidirectional=True)
-        self.decoder_bias = _bias_of(settings, bidirectional=False)
+        self.encoder_bias = scheme.bias and scheme.bias(settings, True)
+        self.decoder_bias = scheme.bias and scheme.bias(settings, False)
         self.dropout = Dropout(settings.dropout)
         self.encoder = nn.ModuleList(
             EncoderLayer(settings, f"encoder.{i}") for i in range(settings.encoder_layers)
@@ -88,9 +87,13 @@ class Transformer(TranslationModel):
                 nn.init.zeros_(parameter)
 
     @property
+    def _scheme(self) -> Scheme:
+        return SCHEMES[self.settings.positions]
+
+    @property
     def adds_positions(self) -> bool:
         """Whether positions are vectors added to the words, or none, and not in the layers."""
-        return self.settings.positions in ("learned", *TABLES)
+        return not self._scheme.in_layers
 
     def encode(
         self, source: SourceIds, lengths: Lengths, watched: Watched | None = None
@@ -143,35 +146,21 @@ class Transformer(TranslationModel):
         width, stop = self.settings.width, start + words.shape[1]
         scale = width**0.5 if self.settings.scale_embedding else 1.0
         x = embedding(words) * scale
-        if self.settings.positions == "learned":
+        if self._scheme.learned:
             if stop > self.settings.longest:
                 raise ValueError(
                     f"a sentence of {stop} positions, this model has learned {self.settings.longest}"
                 )
             x = x + self.positions[start:stop] * scale
-        elif self.settings.positions == "sinusoidal":
-            x = x + sinusoidal(stop, width)[start:].to(x)
+        elif self._scheme.vectors is not None:
+            x = x + self._scheme.vectors(stop, width)[start:].to(x)
         output: Tensor = self.dropout(x)
         return output
 
 
-def _bias_of(settings: TransformerSettings, *, bidirectional: bool) -> Alibi | RelativeBias | None:
-    """The bias of all self-attention scores of the encoder or decoder."""
-    if settings.positions == "alibi":
-        return Alibi(settings.heads)
-    if settings.positions == "relative":
-        return RelativeBias(
-            settings.heads,
-            buckets=settings.relative_buckets,
-            furthest=settings.relative_furthest,
-            bidirectional=bidirectional,
-        )
-    return None
-
-
-def _bias(of: Alibi | RelativeBias | None, x: Tensor, start: int = 0) -> Tensor | None:
+def _bias(scheme: Callable[..., Tensor] | None, x: Tensor, start: int = 0) -> Tensor | None:
     """The bias of words that stand from place `start` on and read all up to themselves."""
-    if of is None:
+    if scheme is None:
         return None
-    bias = of(x.shape[1], start + x.shape[1], start)
+    bias = scheme(x.shape[1], start + x.shape[1], start)
     return bias.to(x)[None]
