@@ -27,9 +27,7 @@ from regard.attention.positions.biases import BiasLike
 from regard.attention.products import HALVES, product_dtype
 from regard.attention.scores import ScoreLike
 
-ENVIRONMENT = os.environ.get(
-    "REGARD_KERNEL"
-)  # a name; it is read once, as each look-up takes a microsecond
+VARIABLE = "REGARD_KERNEL"
 SHORT = 128  # rows up to here are trained faster without fusing,
 FEW = 1 << 12  # from so many scores (benchmarks/small.py)
 
@@ -129,7 +127,7 @@ def _named(name: str) -> Kernel:
 
 def pinned() -> str | None:
     """The name of the kernel that serves every request, where there is one."""
-    return _pin() or ENVIRONMENT
+    return _pin() or os.environ.get(VARIABLE)
 
 
 def choose(request: Request, value: Tensor) -> Kernel:
@@ -165,7 +163,7 @@ def _is_plain(request: Request, value: Tensor) -> bool:
     if not (request.query.requires_grad or request.key.requires_grad or value.requires_grad):
         return False
     scores = prod(request.frame.batch) * request.queries * request.keys
-    return scores >= FEW or product_dtype(value) in HALVES
+    return scores >= FEW or request.is_traced or product_dtype(value) in HALVES
 
 
 def explain(

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.kernels.request import Request, name_of
+from regard.attention.masks.layout import Layout
 from regard.attention.normalisers import Softmax
 from regard.attention.products import divided
 from regard.attention.scores import DotLike
@@ -61,10 +62,21 @@ def _additive_mask(request: Request, dtype: torch.dtype, blank: bool) -> Addends
     nothing = _blank_rows(readable) if blank else None
     open_ = readable if nothing is None else readable | nothing
     if request.bias is None:
-        zeros = torch.zeros(open_.shape, dtype=dtype, device=open_.device)
-        return zeros.masked_fill(~open_, -torch.inf), nothing
+        return _numbers(open_, dtype), nothing
     bias = divided(request.bias, dtype, request.normaliser.temperature)  # type: ignore[attr-defined]
     return torch.where(open_, torch.where(readable, bias, 0.0), -torch.inf), nothing
+
+
+def added(layout: Layout, dtype: torch.dtype) -> Tensor:
+    """A mask as numbers to add to the scores, -inf in all of a row with nothing to read."""
+    addends: Addends = layout.once((dtype, False), lambda: (_numbers(layout.dense(), dtype), None))
+    assert addends[0] is not None
+    return addends[0]
+
+
+def _numbers(readable: Tensor, dtype: torch.dtype) -> Tensor:
+    zeros = torch.zeros(readable.shape, dtype=dtype, device=readable.device)
+    return zeros.masked_fill(~readable, -torch.inf)
 
 
 def _blank_rows(readable: Tensor) -> Tensor | None:

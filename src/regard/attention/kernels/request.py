@@ -176,7 +176,7 @@ def ask(
     if dropout is True or not 0 <= dropout <= 1:
         raise ValueError(f"dropout is {dropout}: pass a rate from 0 to 1")
     shapes = query.shape, key.shape, None if value is None else value.shape
-    frame, is_regular = (_framed if is_traced else _framed_before)(*shapes, query.device)
+    frame, is_regular = (_framed if is_traced else framed)(*shapes, query.device)
     rule = None if mask is None else _mask(mask, frame)
     request = Request(
         query,
@@ -216,7 +216,7 @@ def _framed(
     return Frame(batch, queries, keys, device), is_regular
 
 
-_framed_before = lru_cache(maxsize=4096)(_framed)
+framed = lru_cache(maxsize=4096)(_framed)
 
 
 def check_tensors(query: Any, key: Any, value: Any, bias: Any) -> None:

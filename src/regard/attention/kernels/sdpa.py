@@ -1,6 +1,7 @@
 """torch's own fused attention, for every score that is a dot product of something."""
 
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,9 +12,13 @@ from regard.attention.kernels.pieces import flat
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.tiled import read_tiles
 from regard.attention.masks.positions import Band
-from regard.attention.products import product_dtype
+from regard.attention.products import blend, dots, product_dtype
 from regard.attention.shapes import Shape
 from regard.loops.availability import in_forward_mode, transformed
+
+_forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+FUSED = 1  # of torch._fused_sdp_choice
 
 
 class Sdpa:
@@ -51,18 +56,79 @@ class Sdpa:
             addend = flat(addend, batch)
         if not is_flat:
             query, key, value = (flat(side, batch) for side in (query, key, value))
-        reading = F.scaled_dot_product_attention(
-            query,
-            key,
-            value,
-            attn_mask=addend,
-            dropout_p=request.dropout,
-            is_causal=triangle,
-            scale=scale,
-        )
+        rate, sides = request.dropout, (query, key, value)
+        if _is_trained(request, sides, addend, triangle, scale):
+            reading = _Trained.apply(*sides, addend, triangle, scale)  # type: ignore[no-untyped-call]
+        else:
+            reading = F.scaled_dot_product_attention(*sides, addend, rate, triangle, scale=scale)
         if len(batch) != 2:
             reading = reading.reshape(*batch, request.queries, value.shape[-1])
         return reading if nothing is None else reading.masked_fill(nothing, 0.0)
+
+
+def _is_trained(
+    request: Request, sides: tuple[Tensor, ...], addend: Tensor | None, triangle: bool, scale: float
+) -> bool:
+    """Whether gradients are wanted that torch's fused kernel for processors computes."""
+    if request.is_traced or request.dropout or not torch.is_grad_enabled():
+        return False
+    if not (sides[0].is_cpu and any(side.requires_grad for side in sides)):
+        return False
+    if torch.is_autocast_enabled("cpu") or (addend is not None and addend.requires_grad):
+        return False
+    return bool(torch._fused_sdp_choice(*sides, addend, 0.0, triangle, scale=scale) == FUSED)
+
+
+class _Trained(torch.autograd.Function):
+    """torch's fused attention. Gradients of its gradients, which torch does not have, are those of two products."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        addend: Tensor | None,
+        triangle: bool,
+        scale: float,
+    ) -> Tensor:
+        reading, sums = _forward(query, key, value, 0.0, triangle, attn_mask=addend, scale=scale)
+        ctx.save_for_backward(query, key, value, addend, reading, sums)
+        ctx.triangle, ctx.scale = triangle, scale
+        return reading
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> Any:
+        query, key, value, addend, reading, sums = ctx.saved_tensors
+        if not torch.is_grad_enabled():
+            tensors = upstream.contiguous(), query, key, value, reading, sums, 0.0, ctx.triangle
+            return (*_backward(*tensors, attn_mask=addend, scale=ctx.scale), None, None, None)
+        # A tensor may be the query and the key at once: each side gets a gradient by itself.
+        sides = [side.view_as(side) for side in (query, key, value)]
+        reading = _products(*sides, addend, ctx.triangle, ctx.scale)
+        wanted = [i for i in range(3) if ctx.needs_input_grad[i]]
+        gradients = torch.autograd.grad(
+            reading, [sides[i] for i in wanted], upstream, create_graph=True
+        )
+        totals: list[Tensor | None] = [None] * 6
+        for i, gradient in zip(wanted, gradients, strict=True):
+            totals[i] = gradient
+        return tuple(totals)
+
+
+def _products(
+    query: Tensor, key: Tensor, value: Tensor, addend: Tensor | None, triangle: bool, scale: float
+) -> Tensor:
+    """The reading by two products, whose gradients have gradients; zeros where nothing may be read."""
+    scores, blank = dots(query * scale, key), None
+    if triangle:
+        later = torch.ones_like(scores, dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(later, -torch.inf)
+    elif addend is not None:
+        blank = (addend == -torch.inf).all(-1, keepdim=True)
+        scores = scores + addend.masked_fill(blank, 0.0)
+    reading = blend(scores.softmax(-1), value)
+    return reading if blank is None else reading.masked_fill(blank, 0.0)
 
 
 def is_triangle(request: Request) -> bool:

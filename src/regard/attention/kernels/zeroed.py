@@ -63,6 +63,7 @@ def are_finite(*tensors: Tensor) -> bool:
     """
     total = 0.0
     for tensor in tensors:
-        wide = torch.float32 if tensor.dtype in HALVES else None
-        total += tensor.detach().sum(dtype=wide).item()
+        numbers = tensor.detach() if tensor.requires_grad else tensor
+        wide = tensor.dtype in HALVES
+        total += (numbers.sum(dtype=torch.float32) if wide else numbers.sum()).item()
     return total - total == 0.0
