@@ -197,8 +197,8 @@ def module_row(kind: str) -> tuple[Call, Call]:
         return partial(regard.MultiHeadAttention(64, 4).eval(), states), partial(
             theirs, states, states, states, need_weights=False
         )
-        layer = torch.nn.TransformerEncoderLayer(64, 4, 256, 0.0, batch_first=True).eval()
-    return partial(regard.TransformerBlock(64, 4, width=256).eval(), states), partial(layer, states)
+    layer = torch.nn.TransformerEncoderLayer(64, 4, 256, 0.0, batch_first=True).eval()
+    return partial(regard.TransformerBlock(64, 4).eval(), states), partial(layer, states)
 
 
 def additive_row(kind: str) -> tuple[Call, Call]:

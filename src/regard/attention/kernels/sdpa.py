@@ -58,7 +58,7 @@ class Sdpa:
             query, key, value = (flat(side, batch) for side in (query, key, value))
         rate, sides = request.dropout, (query, key, value)
         if _is_trained(request, sides, addend, triangle, scale):
-            reading = _Trained.apply(*sides, addend, triangle, scale)  # type: ignore[no-untyped-call]
+            reading: Tensor = _Trained.apply(*sides, addend, triangle, scale)  # type: ignore[no-untyped-call]
         else:
             reading = F.scaled_dot_product_attention(*sides, addend, rate, triangle, scale=scale)
         if len(batch) != 2:
@@ -67,7 +67,11 @@ class Sdpa:
 
 
 def _is_trained(
-    request: Request, sides: tuple[Tensor, ...], addend: Tensor | None, triangle: bool, scale: float
+    request: Request,
+    sides: tuple[Tensor, Tensor, Tensor],
+    addend: Tensor | None,
+    triangle: bool,
+    scale: float,
 ) -> bool:
     """Whether gradients are wanted that torch's fused kernel for processors computes."""
     if request.is_traced or request.dropout or not torch.is_grad_enabled():
@@ -95,7 +99,7 @@ class _Trained(torch.autograd.Function):
         reading, sums = _forward(query, key, value, 0.0, triangle, attn_mask=addend, scale=scale)
         ctx.save_for_backward(query, key, value, addend, reading, sums)
         ctx.triangle, ctx.scale = triangle, scale
-        return reading
+        return reading  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> Any:
@@ -104,7 +108,7 @@ class _Trained(torch.autograd.Function):
             tensors = upstream.contiguous(), query, key, value, reading, sums, 0.0, ctx.triangle
             return (*_backward(*tensors, attn_mask=addend, scale=ctx.scale), None, None, None)
         # A tensor may be the query and the key at once: each side gets a gradient by itself.
-        sides = [side.view_as(side) for side in (query, key, value)]
+        sides = query.view_as(query), key.view_as(key), value.view_as(value)
         reading = _products(*sides, addend, ctx.triangle, ctx.scale)
         wanted = [i for i in range(3) if ctx.needs_input_grad[i]]
         gradients = torch.autograd.grad(
