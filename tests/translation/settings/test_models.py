@@ -16,6 +16,7 @@ from regard.translation.settings.transformer import TransformerSettings
     [
         ({"encoder_layers": 0}, "encoder_layers\n.* greater than or equal to 1 .*input_value=0,"),
         ({"dropout": 1.0}, "dropout\n.* less than 1 .*input_value=1.0,"),
+        ({"scheduled_sampling": 1.5}, "scheduled_sampling\n.*input_value=1.5,"),
         ({"score": "dot"}, "vectors of one width"),
         ({"heads": 3}, "3 heads do not divide"),
         ({"attention": "none", "bridge": "zero"}, "never shows the source"),

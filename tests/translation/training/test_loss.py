@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
 
 from regard.translation.models.transformer.model import Transformer
 from regard.translation.settings.transformer import TransformerSettings
@@ -41,3 +42,27 @@ def test_a_hook_of_the_output_layer_is_called():
     model.output.register_forward_hook(lambda *_: seen.append(1))
     assert Objective(model, 0.1)(batch).item() == pytest.approx(expected.item(), rel=1e-6)
     assert seen
+
+
+def test_consistency_adds_the_divergence_of_two_readings():
+    """The halves of the doubled batch have dropout masks of their own; the loss is computed here from its logits."""
+    model, batch, alone = objective(0.1)
+    assert Objective(model, 0.1, consistency=5.0)(batch).item() == pytest.approx(alone.item())
+    model.dropout.rate = 0.5
+    model.train()
+    logits = []
+    model.output.register_forward_hook(lambda *called: logits.append(called[-1]))
+    loss = Objective(model, 0.1, consistency=3.0)(batch)
+    assert len(logits) == 1
+    real = torch.arange(3) < batch.target_lengths[:, None]
+    targets = batch.target_out[real]
+    ours, theirs = logits[0].double().chunk(2)
+    both = sum(
+        F.cross_entropy(each, targets, reduction="sum", label_smoothing=0.1)
+        for each in (ours, theirs)
+    )
+    p, q = ours.log_softmax(-1), theirs.log_softmax(-1)
+    apart = F.kl_div(q, p, log_target=True, reduction="sum")
+    apart = (apart + F.kl_div(p, q, log_target=True, reduction="sum")) / 2
+    assert apart > 0.01
+    assert loss.item() == pytest.approx((both + 3 * apart).item() / 2, rel=1e-5)

@@ -267,16 +267,6 @@ def test_tags_that_a_start_does_not_know_are_refused(tmp_path, several):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    ("model", "key"),
-    [("transformer", "training.consistency"), ("recurrent", "model.scheduled_sampling")],
-)
-def test_keys_that_were_removed_are_refused(tmp_path, model, key):
-    with pytest.raises(ConfigurationError, match=f"{key}: .* removed: leave the key out, or"):
-        trainer(tmp_path, f"{key}=0.5", model=model)
-    assert not (tmp_path / "run").exists()
-
-
 def test_word_vectors_are_refused_and_models_that_learnt_with_them_open(tmp_path):
     vectors = 'pretrained.source="words.vec"'
     with pytest.raises(ConfigurationError, match="word vectors are no longer read: leave"):

@@ -39,23 +39,13 @@ class Configuration(Settings):
     training: TrainingSettings = TrainingSettings()
     search: SearchSettings = SearchSettings()
 
-    def check_removed(self, *, resumed: bool = False) -> None:
-        """Raise `ConfigurationError` for a training with removed keys. A resumed one reads no word vectors."""
+    def check_vectors(self, *, resumed: bool = False) -> None:
+        """Raise `ConfigurationError` for a training with word vectors. One that is resumed needs only frozen ones."""
         vectors = self.__dict__["pretrained"]
-        removed = {
-            "[pretrained]: word vectors are no longer read: leave the table": (
-                vectors is not None and (not resumed or vectors.get("frozen"))
-            ),
-            "training.consistency: R-Drop was removed: leave the key": (
-                self.training.__dict__["consistency"]
-            ),
-            "model.scheduled_sampling: scheduled sampling was removed: leave the key": (
-                self.model.__dict__.get("scheduled_sampling")
-            ),
-        }
-        for fault, is_used in removed.items():
-            if is_used:
-                raise ConfigurationError(f"{fault} out, or train with Regard 0.2")
+        if vectors is not None and (not resumed or vectors.get("frozen")):
+            raise ConfigurationError(
+                "[pretrained]: word vectors are no longer read: leave the table out, or train with Regard 0.2"
+            )
 
     def faults(self) -> Iterator[str]:
         model, guide, longest = self.model, self.training.guide, self.data.longest
@@ -75,6 +65,8 @@ class Configuration(Settings):
             return
         if not linked:
             yield "training.guide needs `links` of a corpus of data.train"
+        if isinstance(model, RecurrentSettings) and model.scheduled_sampling:
+            yield "training.guide and model.scheduled_sampling exclude each other"
         layers = model.attending_layers
         if guide.layer >= layers:
             yield f"training.guide.layer = {guide.layer}: the decoder has {layers} layers that look at the source"

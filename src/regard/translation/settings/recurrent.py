@@ -58,8 +58,8 @@ class RecurrentSettings(Settings):
     """
     dropout: Rate = 0.1
     """Dropout rate of word vectors, states between layers, and outputs."""
-    scheduled_sampling: Annotated[float, Field(ge=0, le=1, deprecated="removed")] = 0.0
-    """Of Regard 0.2. Models that were trained with it still open."""
+    scheduled_sampling: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Rate at which training reads the model's own words in place of the reference (arXiv 1506.03099)."""
 
     def faults(self) -> Iterator[str]:
         one_width = self.decoder_width == self.memory_width

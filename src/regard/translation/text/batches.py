@@ -37,6 +37,11 @@ class Batch:
         tensors = {name: each.to(device) for name, each in vars(self).items() if name != "rows"}
         return Batch(**tensors, rows=self.rows)
 
+    def twice(self) -> Batch:
+        """The same pairs, followed by themselves."""
+        tensors = {n: torch.cat([each, each]) for n, each in vars(self).items() if n != "rows"}
+        return Batch(**tensors, rows=np.tile(self.rows, 2))
+
 
 def draw_rows(weights: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.int64]:
     """The rows that a pass takes. A row of weight 2.3 occurs twice, and a third time with probability 0.3.

@@ -67,7 +67,7 @@ def prepare(
                 f"{folder}: holds checkpoints but no config.toml: choose another --run"
             )
         checkpoints.prune(leftover, set())  # of a start that was killed before the run was made
-    configuration.check_removed()
+    configuration.check_vectors()
     if start is not None:
         configuration = _fitted(configuration, start)
     run = Run(folder, configuration, lock=lock)
@@ -131,7 +131,7 @@ def prepare_resumed(
     `lock` is the lock on `folder`, if this process holds it.
     """
     run = replace(Run.open(folder), lock=lock)
-    run.configuration.check_removed(resumed=True)
+    run.configuration.check_vectors(resumed=True)
     if configuration is not None:
         differences = [
             f"{key}: {old!r} in the run folder, {new!r} asked for"

@@ -1,4 +1,4 @@
-"""Models by their settings: shared vectors, names of the weights, dropout."""
+"""Models by their settings: shared vectors, names of the weights, dropout and scheduled sampling."""
 
 from __future__ import annotations
 
@@ -39,6 +39,30 @@ def test_dropout_is_drawn_in_training_alone() -> None:
     torch.testing.assert_close(model(SOURCE, LENGTHS, TARGET), model(SOURCE, LENGTHS, TARGET))
     model.train()
     assert not torch.allclose(model(SOURCE, LENGTHS, TARGET), model(SOURCE, LENGTHS, TARGET))
+
+
+def test_scheduled_sampling_reads_the_models_own_words_in_training_alone() -> None:
+    model, plain = small(scheduled_sampling=1.0), small()
+    torch.testing.assert_close(model(SOURCE, LENGTHS, TARGET), plain(SOURCE, LENGTHS, TARGET))
+    with torch.no_grad():
+        model.output.bias[7] = 1000.0  # the model has one word left to say
+        plain.output.bias[7] = 1000.0
+    model.train()
+    own = torch.full_like(TARGET, 7)
+    own[:, 0] = TARGET[:, 0]
+    torch.testing.assert_close(
+        model.hidden(SOURCE, LENGTHS, TARGET), plain.hidden(SOURCE, LENGTHS, own)
+    )
+
+
+def test_scheduled_sampling_leaves_padding_alone_and_trains() -> None:
+    model = small(scheduled_sampling=1.0).train()
+    target = torch.tensor([[2, 5, 0], [2, 0, 0], [2, 9, 4]])
+    torch.manual_seed(1)
+    drawn = model._drawn(model.hidden(SOURCE, LENGTHS, target)[:, 1], target[:, 2])
+    assert drawn[:2].tolist() == [0, 0]
+    model(SOURCE, LENGTHS, target).sum().backward()
+    assert model.decoder.cells[0].state_projection.weight.grad.abs().sum() > 0
 
 
 def test_a_fixed_vector_carries_the_source() -> None:

@@ -44,6 +44,7 @@ class Decoder(nn.Module, ABC):
         self.dropout = Dropout(settings.dropout)
 
     def start(self, source: Source) -> DecoderState:
+        """Before the first word."""
         return DecoderState(source.first, None, source)
 
     def unroll(self, words: Words, source: Source) -> tuple[Hidden, Queries]:

@@ -109,6 +109,8 @@ class RecurrentModel(TranslationModel):
         self, source: SourceIds, lengths: Lengths, target: TargetIds, watched: Watched | None = None
     ) -> Float[Tensor, "batch target width"]:
         encoded = self.encode(source, lengths)
+        if self.training and self.settings.scheduled_sampling and watched is None:
+            return self._sampled(encoded, target)
         states, queries = self.decoder.unroll(self._words(target.t()), encoded)
         hidden: Tensor = self.dropout(states).transpose(0, 1)
         attention = self.decoder.attention
@@ -128,3 +130,21 @@ class RecurrentModel(TranslationModel):
     def _words(self, words: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch d_word"]:
         embedded: Tensor = self.dropout(self.target_embedding(words))
         return embedded
+
+    def _sampled(self, encoded: Source, target: Tensor) -> Tensor:
+        """Scheduled sampling: at the configured rate, a word after the first is drawn from the
+        model in place of the translation's own (Bengio et al., arXiv 1506.03099)."""
+        state, words = self.decoder.start(encoded), target[:, 0]
+        outputs: list[Tensor] = []
+        for step in range(target.shape[1]):
+            if step:
+                words = self._drawn(outputs[-1], target[:, step])
+            hidden, state = self.decoder.step(self._words(words), state)
+            outputs.append(self.dropout(hidden))
+        return torch.stack(outputs, dim=1)
+
+    @torch.no_grad()
+    def _drawn(self, hidden: Tensor, own: Tensor) -> Tensor:
+        drawn = torch.multinomial(self.logits(hidden).float().softmax(-1), 1)[:, 0]
+        sampled = torch.rand(own.shape, device=own.device) < self.settings.scheduled_sampling
+        return torch.where(sampled & (own != self.padding), drawn, own)

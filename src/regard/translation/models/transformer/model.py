@@ -98,6 +98,7 @@ class Transformer(TranslationModel):
     def encode(
         self, source: SourceIds, lengths: Lengths, watched: Watched | None = None
     ) -> TransformerEncoded:
+        """The encoder's states of the sources."""
         readable = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
         # Batches of sentences of one length are common, and reading without a mask is quicker.
         mask = None if bool(readable.all()) else readable[:, None]
