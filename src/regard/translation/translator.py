@@ -109,8 +109,7 @@ class Translator:
     @property
     def sentence_language(self) -> str | None:
         """The language in which sentences are found; None for generated data, in which every line is one."""
-        generated = self.run.configuration.data.generated is not None
-        return None if generated else self.source_language
+        return None if self.run.configuration.data.generated else self.source_language
 
     @property
     def longest(self) -> int:

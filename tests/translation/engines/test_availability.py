@@ -26,12 +26,12 @@ def test_nobody_without_a_home_is_stopped(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setattr(Path, "home", nowhere)
-    assert "cannot be written" in str(engine.why_not(torch.device("cpu")))
+    assert "cannot be written" in str(engine.loops_objection(torch.device("cpu")))
 
 
 def test_loops_whose_sources_cannot_be_read_are_not_loaded(monkeypatch):
     monkeypatch.setattr(engine, "LOOPS", Preparation("regard.in_an_archive"))
-    assert engine.why_not(torch.device("cpu")) is not None
+    assert engine.loops_objection(torch.device("cpu")) is not None
 
 
 def test_a_folder_that_another_user_made_is_not_used(monkeypatch):
@@ -39,4 +39,4 @@ def test_a_folder_that_another_user_made_is_not_used(monkeypatch):
         return Path(path) != engine.LOOPS.folder
 
     monkeypatch.setattr(engine.os, "access", may)
-    assert "cannot be written" in str(engine.why_not(torch.device("cpu")))
+    assert "cannot be written" in str(engine.loops_objection(torch.device("cpu")))

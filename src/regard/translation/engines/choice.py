@@ -14,7 +14,7 @@ from regard.translation.engines.engine import (
     SearchEngine,
     device_of,
     hooked,
-    why_not,
+    loops_objection,
 )
 from regard.translation.models.ensemble import Ensemble
 from regard.translation.models.protocol import TranslationModel
@@ -37,13 +37,13 @@ def choose(model: TranslationModel, *, avoid_loops: str = "", few: int = 0) -> S
     if isinstance(model, Ensemble):
         engines = [choose(each, avoid_loops=avoid_loops, few=few) for each in model]
         return EnsembleEngine(model, engines, few=few)
-    reason = avoid_loops or why_not(device_of(model)) or unsupported(model)
+    reason = avoid_loops or loops_objection(device_of(model)) or objection(model)
     if isinstance(model, Transformer) and not reason:
         return CompiledEngine(model, few=few)
     return SearchEngine(model, reason=reason or "", loops=not avoid_loops, few=few)
 
 
-def unsupported(model: TranslationModel) -> str | None:
+def objection(model: TranslationModel) -> str | None:
     """What of this model the compiled loops do not compute; None where they compute all of it.
 
     They add positions to the words, so scores have neither biases nor rotations; they call no hooks and no layers of

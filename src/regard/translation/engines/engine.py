@@ -56,7 +56,7 @@ class SearchEngine:
         self, model: TranslationModel, *, reason: str = "", loops: bool = True, few: int = 0
     ) -> None:
         self.model, self.reason = model, reason
-        self._may_loop = loops and why_not(device_of(model)) is None
+        self._may_loop = loops and loops_objection(device_of(model)) is None
         self._few = few
 
     @property
@@ -83,7 +83,7 @@ class CompiledEngine(SearchEngine):
     Packs the weights before the first search. Later writes to them are seen in part: make another engine then.
 
     Args:
-        model: one that `choice.unsupported` has no objection to.
+        model: one that `choice.objection` has no objection to.
         few: as of `SearchEngine`.
     """
 
@@ -159,7 +159,7 @@ def device_of(model: nn.Module) -> torch.device:
     return torch.device("cpu") if weight is None else weight.device
 
 
-def why_not(device: torch.device) -> str | None:
+def loops_objection(device: torch.device) -> str | None:
     """Why compiled loops cannot search there; None where they can. It loads no loops.
 
     Their machine code must be kept: compiling takes longer than translating most texts.
