@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.attention.masks.mask import Mask, covers
 from regard.attention.shapes import Frame, Shape, broadcast
+from regard.loops.availability import has_numbers
 
 KEPT = 1 << 20  # numbers of a tensor that stays in memory between calls
 
@@ -62,8 +63,10 @@ class Layout:
         return readable if self.batch() == batch else None
 
     def _batch(self) -> Shape:
-        nowhere = torch.arange(0, device=self.frame.device)
-        return broadcast(self.frame.batch, tuple(self._window(nowhere, nowhere).shape[:-2]))
+        # One pair, as a function of the caller's may not take empty tensors.
+        sizes = (min(1, n) for n in (self.frame.queries, self.frame.keys))
+        corner = self._window(*(torch.arange(n, device=self.frame.device) for n in sizes))
+        return broadcast(self.frame.batch, tuple(corner.shape[:-2]))
 
     def _whole(self) -> Tensor:
         lengths = self.frame.queries, self.frame.keys
@@ -79,17 +82,23 @@ class Layout:
 
 
 class _Kept(NamedTuple):
-    """A layout that its mask keeps, and the tensors of the mask with the counts of writes to them."""
+    """A layout that its mask keeps, and the tensors of the mask as they were.
+
+    torch does not count what NumPy or `.data` writes to a tensor, so copies are compared as well.
+    """
 
     layout: Layout
     inference: bool  # tensors that were made in this mode have no gradients outside of it
-    versions: list[tuple[Tensor, int]]
+    tensors: list[tuple[Tensor, int, Tensor | None]]  # the counts of writes to them, and copies
 
     def serves(self, frame: Frame) -> bool:
         return (
             self.layout.frame == frame
             and self.inference == torch.is_inference_mode_enabled()
-            and all(tensor._version == version for tensor, version in self.versions)
+            and all(
+                tensor._version == version and (copy is None or torch.equal(tensor, copy))
+                for tensor, version, copy in self.tensors
+            )
         )
 
 
@@ -101,10 +110,15 @@ def lay(mask: Mask, frame: Frame, is_traced: bool) -> Layout:
     if kept is not None and kept.serves(frame):
         return kept.layout
     layout, tensors = Layout(mask, frame, is_traced), mask.tensors()
-    if tensors is not None and not any(tensor.is_inference() for tensor in tensors):
-        versions = [(tensor, tensor._version) for tensor in tensors]
-        vars(mask)["_kept"] = _Kept(layout, torch.is_inference_mode_enabled(), versions)
+    if tensors is not None and all(_is_comparable(tensor) for tensor in tensors):
+        copies = [(t, t._version, t.clone() if has_numbers(t) else None) for t in tensors]
+        vars(mask)["_kept"] = _Kept(layout, torch.is_inference_mode_enabled(), copies)
     return layout
+
+
+def _is_comparable(tensor: Tensor) -> bool:
+    """Whether torch counts the writes to a tensor, and it is small enough for a copy."""
+    return not tensor.is_inference() and tensor.numel() <= KEPT
 
 
 def _tensors(answer: Any) -> list[Tensor]:
