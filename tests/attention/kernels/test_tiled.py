@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import product
 from typing import Any
 
@@ -408,6 +410,46 @@ def test_memory_grows_with_the_length(
         return live.peak
 
     assert peak(1024) <= 4.5 * peak(256)
+
+
+PEAK = """
+import resource, sys
+import torch
+import regard
+from regard import masks
+from regard.positions import Alibi
+
+def peak():  # KiB; what a fused kernel takes inside counts
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+def step(n):
+    sides = [torch.randn(1, 1, n, 4, requires_grad=True) for _ in range(3)]
+    how = {
+        "window": {"mask": masks.band(128, 0)},
+        "window, ALiBi": {"mask": masks.band(128, 0), "bias": Alibi(1)},
+        "dropout": {"dropout": 0.1},
+    }[sys.argv[1]]
+    torch.autograd.grad(regard.attend(*sides, **how).sum(), sides)
+
+torch.set_num_threads(1)
+step(1024)  # loads what it needs
+before = peak()
+step(int(sys.argv[2]))
+print(peak() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["window", "window, ALiBi", "dropout"])
+def test_the_peak_of_a_process_grows_with_the_length(name: str) -> None:
+    def peak(length: int) -> int:
+        command = [sys.executable, "-c", PEAK, name, str(length)]
+        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    room = (
+        16 << 10
+    )  # KiB that tiles and the allocator take at any length; a matrix has 64 and 1,024 MiB
+    assert peak(16384) <= 4.5 * max(peak(4096), room)
 
 
 def test_short_rows_and_triangles_keep_the_single_call(monkeypatch: pytest.MonkeyPatch) -> None:
