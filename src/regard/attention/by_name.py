@@ -42,8 +42,8 @@ def unknown(role: str, name: object, names: Iterable[str]) -> ValueError | TypeE
     """The error for an unknown name; it lists the nearest name, and all of them."""
     names = sorted(names)
     if not isinstance(name, str):
-        got = f"the class {name.__name__}" if isinstance(name, type) else type(name).__name__
-        return TypeError(f"{role} is {got}: pass a name, which is one of {', '.join(names)}")
+        passed = f"the class {name.__name__}" if isinstance(name, type) else type(name).__name__
+        return TypeError(f"{role} is {passed}: pass a name, which is one of {', '.join(names)}")
     plain = name.lower().replace("-", "_").replace(" ", "_")
     nearest = get_close_matches(plain, names, n=1, cutoff=0.5)
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""

@@ -17,24 +17,24 @@ def check_number(name: str, number: object, advice: str) -> None:
     if isinstance(number, Tensor):
         raise TypeError(f"{name} is a tensor: pass a number; {advice}")
     if isinstance(number, bool) or not isinstance(number, Real):
-        raise TypeError(f"{name} is {_shown(number)}: pass a number")
+        raise TypeError(f"{name} is {_short(number)}: pass a number")
 
 
-def whole(name: str, number: object, least: int = 1) -> int:
+def whole(name: str, number: object, minimum: int = 1) -> int:
     """A whole number, also one of numpy or torch.
 
     Raises:
         TypeError: it is none, or True or False.
-        ValueError: it is less than `least`.
+        ValueError: it is less than `minimum`.
     """
     try:
         if isinstance(number, bool):
             raise TypeError
         count = index(number)  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(f"{name} is {_shown(number)}: pass a whole number") from None
-    if count < least:
-        raise ValueError(f"{name} is {count}: pass at least {least}")
+        raise TypeError(f"{name} is {_short(number)}: pass a whole number") from None
+    if count < minimum:
+        raise ValueError(f"{name} is {count}: pass at least {minimum}")
     return count
 
 
@@ -46,7 +46,7 @@ def rate(name: str, number: object) -> float:
         ValueError: it is below 0, or at least 1.
     """
     if isinstance(number, bool | Tensor) or not isinstance(number, Real):
-        raise TypeError(f"{name} is {_shown(number)}: pass a rate of at least 0 and below 1")
+        raise TypeError(f"{name} is {_short(number)}: pass a rate of at least 0 and below 1")
     if not 0.0 <= float(number) < 1.0:
         raise ValueError(f"{name} is {number}: pass a rate of at least 0 and below 1")
     return float(number)
@@ -59,11 +59,11 @@ def flag(name: str, value: object) -> bool:
         TypeError: it is something else.
     """
     if isinstance(value, Tensor) or not hasattr(value, "__bool__") or value not in (True, False):
-        raise TypeError(f"{name} is {_shown(value)}: pass True or False")
+        raise TypeError(f"{name} is {_short(value)}: pass True or False")
     return bool(value)
 
 
-def _shown(value: object) -> str:
+def _short(value: object) -> str:
     """A short form of any value, for messages."""
     if isinstance(value, type):
         return f"the class {value.__name__}"

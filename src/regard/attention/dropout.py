@@ -32,8 +32,8 @@ def keep(like: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
     # Without bounds the top bit of each draw would always be 0.
     draws = like.new_empty((like.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
     lanes = draws.view(torch.int16)[: like.numel()].view(like.shape)
-    kept = (lanes >= dropped - LANES // 2).to(like.dtype)
-    return kept.mul_(LANES / (LANES - dropped))
+    keep = (lanes >= dropped - LANES // 2).to(like.dtype)
+    return keep.mul_(LANES / (LANES - dropped))
 
 
 class Dropout(nn.Module):

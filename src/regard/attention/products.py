@@ -49,10 +49,10 @@ def fitted(bias: Tensor, dtype: torch.dtype, temperature: float = 1.0) -> Tensor
     such numbers alone would count as a row with nothing to read, or become NaN.
     """
     wide = bias.to(torch.promote_types(torch.promote_types(bias.dtype, dtype), torch.float32))
-    most = torch.finfo(dtype).max
-    if temperature >= 1 and torch.finfo(bias.dtype).max <= most:
+    largest = torch.finfo(dtype).max
+    if temperature >= 1 and torch.finfo(bias.dtype).max <= largest:
         return wide
-    limit = BIAS_ROOM * most * min(1.0, temperature)
+    limit = BIAS_ROOM * largest * min(1.0, temperature)
     # The number of one with the gradient of the other.
     clamped = wide.detach().clamp(-limit, limit) + (wide - wide.detach())
     return torch.where(bias.isinf(), wide, clamped)

@@ -17,8 +17,8 @@ def top(
     torch.topk leaves open which of several equals it returns; in bfloat16 equals are common.
     Places with -inf may come in any order.
     """
-    many = values.shape[-1]
-    if count >= many or transformed():  # a transform hides whether there are equals
+    length = values.shape[-1]
+    if count >= length or transformed():  # a transform hides whether there are equals
         best, where = values.sort(dim=-1, descending=True, stable=True)
         return best[..., :count], where[..., :count]
     if count == 1:
@@ -33,14 +33,14 @@ def top(
 
 def _best(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """As torch.topk. Of long rows it ranks the columns of a few lines first, which is faster."""
-    many = values.shape[-1]
-    if many < 16 * count or 64 * count <= many < LONG:
+    length = values.shape[-1]
+    if length < 16 * count or 64 * count <= length < LONG:
         return values.topk(count, dim=-1)
-    apart = many // LINES
-    most = values[..., : LINES * apart].unflatten(-1, (LINES, apart)).amax(-2)
-    columns = most.topk(count, dim=-1, sorted=False).indices.unsqueeze(-1)
+    apart = length // LINES
+    highest = values[..., : LINES * apart].unflatten(-1, (LINES, apart)).amax(-2)
+    columns = highest.topk(count, dim=-1, sorted=False).indices.unsqueeze(-1)
     places = (columns + torch.arange(0, LINES * apart, apart, device=values.device)).flatten(-2)
-    rest = torch.arange(LINES * apart, many, device=values.device)
-    places = torch.cat([places, rest.expand(*places.shape[:-1], -1)], -1)
+    remainder = torch.arange(LINES * apart, length, device=values.device)
+    places = torch.cat([places, remainder.expand(*places.shape[:-1], -1)], -1)
     best, at = values.gather(-1, places).topk(count, dim=-1)
     return best, places.gather(-1, at)

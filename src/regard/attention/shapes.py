@@ -41,9 +41,9 @@ def broadcast(*shapes: Shape) -> Shape:
             if joint[axis] == 1:
                 joint[axis] = size
             elif size != 1 and size != joint[axis]:
-                listed = ", ".join(str(list(shape)) for shape in shapes)
+                axes = ", ".join(str(list(shape)) for shape in shapes)
                 raise ShapeError(
-                    f"batch axes {listed} do not broadcast: on each axis, counted from the right,"
+                    f"batch axes {axes} do not broadcast: on each axis, counted from the right,"
                     " sizes must be equal or 1"
                 )
     return tuple(joint)
@@ -87,8 +87,8 @@ def check_widths(query: Shape, key: Shape) -> None:
 
 def check_plane(name: str, shape: Shape, queries: int, keys: int) -> None:
     """Refuse a mask or bias that does not broadcast to (..., queries, keys)."""
-    wanted = f"pass a {name} of shape [..., {queries}, {keys}]"
+    advice = f"pass a {name} of shape [..., {queries}, {keys}]"
     if len(shape) >= 1 and shape[-1] != 1 and shape[-1] != keys:  # compilers trace no "in"
-        raise ShapeError(f"{name} covers {shape[-1]} keys, the memory holds {keys}: {wanted}")
+        raise ShapeError(f"{name} covers {shape[-1]} keys, the memory holds {keys}: {advice}")
     if len(shape) >= 2 and shape[-2] != 1 and shape[-2] != queries:
-        raise ShapeError(f"{name} covers {shape[-2]} queries, there are {queries}: {wanted}")
+        raise ShapeError(f"{name} covers {shape[-2]} queries, there are {queries}: {advice}")

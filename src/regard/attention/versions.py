@@ -33,13 +33,13 @@ class Versions:
     """
 
     def __init__(self, tensors: Iterable[tuple[str, Tensor]] = ()) -> None:
-        counts = ((name, each, _version(each)) for name, each in tensors)
+        counts = ((name, entry, _version(entry)) for name, entry in tensors)
         self._counts = [count for count in counts if count[2] is not None]
 
     def check_look(self) -> None:
         """Raise a `ChangedError` where the weights of a look are not those of the call any more."""
-        if changed := self._changed():
-            name, tensor, _ = changed
+        if change := self._first_change():
+            name, tensor, _ = change
             raise ChangedError(
                 f"{_described(name, tensor)}, or a tensor that shares its memory, was {AFTER}, so the"
                 " weights may not be those of the call: ask the look before the change, or pass a copy,"
@@ -48,8 +48,8 @@ class Versions:
 
     def check_gradients(self) -> None:
         """Raise a `ChangedError`, in torch's words, where gradients would not be those of the call."""
-        if changed := self._changed():
-            name, tensor, version = changed
+        if change := self._first_change():
+            name, tensor, version = change
             raise ChangedError(
                 "one of the variables needed for gradient computation has been modified by an"
                 f" inplace operation: {_described(name, tensor)} is at version {tensor._version};"
@@ -59,13 +59,13 @@ class Versions:
 
     def leave_out_changed(self) -> None:
         """Compare no more the tensors that have been written to: a function of the caller's did, just now."""
-        if self._changed():
-            self._counts = [each for each in self._counts if each[1]._version == each[2]]
+        if self._first_change():
+            self._counts = [entry for entry in self._counts if entry[1]._version == entry[2]]
 
-    def _changed(self) -> tuple[str, Tensor, int | None] | None:
+    def _first_change(self) -> tuple[str, Tensor, int | None] | None:
         if torch.compiler.is_compiling():
             return None
-        return next((each for each in self._counts if each[1]._version != each[2]), None)
+        return next((entry for entry in self._counts if entry[1]._version != entry[2]), None)
 
 
 class Reads(TorchDispatchMode):
@@ -108,8 +108,8 @@ def _tensors(nested: Any) -> Iterator[Tensor]:
     if isinstance(nested, Tensor):
         yield nested
     elif isinstance(nested, list | tuple):
-        for each in nested:
-            yield from _tensors(each)
+        for entry in nested:
+            yield from _tensors(entry)
 
 
 def _version(tensor: Tensor) -> int | None:
@@ -121,5 +121,5 @@ def _described(name: str, tensor: Tensor) -> str:
     >>> _described("bias", torch.zeros(2))
     'bias (torch.float32 of shape [2])'
     """
-    what = name or "a tensor of the score, mask or normaliser"
-    return f"{what} ({tensor.dtype} of shape {list(tensor.shape)})"
+    subject = name or "a tensor of the score, mask or normaliser"
+    return f"{subject} ({tensor.dtype} of shape {list(tensor.shape)})"

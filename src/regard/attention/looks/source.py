@@ -108,13 +108,13 @@ class SoftmaxBlocks(BlockSource):
         start, count = 0, self.queries if rows is None else len(rows)
         room = self._room()
         while start < count:
-            least = stop = min(start + LEAST, count)
+            lowest = stop = min(start + LEAST, count)
             strip = self._strip(rows, start, stop)
             reach = self._reach(strip)
             if stop < count:
                 height = min(room // max(1, len(reach.some)), max(128, len(reach.some)))
                 stop = min(start + max(LEAST, height // LEAST * LEAST), count)
-            if stop > least:
+            if stop > lowest:
                 strip = self._strip(rows, start, stop)
                 reach = self._reach(strip)
             yield slice(start, stop), strip, reach
@@ -127,11 +127,11 @@ class SoftmaxBlocks(BlockSource):
 
     def _masked(self, strip: Tensor, reach: Reach) -> Iterator[tuple[slice, Tensor]]:
         """Columns of the block, and which of them which rows may not read, where some may."""
-        columns_read, every = reach
-        if not every:
-            every = range(columns_read.stop, columns_read.stop)
+        columns_read, all_read = reach
+        if not all_read:
+            all_read = range(columns_read.stop, columns_read.stop)
         start, stop = columns_read.start, columns_read.stop
-        for edge in (range(start, every.start), range(every.stop, stop)):
+        for edge in (range(start, all_read.start), range(all_read.stop, stop)):
             if edge and self._mask is not None:
                 columns = torch.arange(edge.start, edge.stop, device=self.device)
                 window = self._mask.window(strip, columns, self.frame)

@@ -165,15 +165,15 @@ class Weights:
         return torch.empty(shape, dtype=dtype, device=self.device)
 
     def _blocks(self, rows: Tensor | None, progress: Progress | None) -> Iterator[Block]:
-        done, total = 0, self._rows_asked(rows)
+        finished, total = 0, self._rows_asked(rows)
         for block in self._source().blocks(rows):
             if self._calls_functions:
                 self._versions.leave_out_changed()
             yield block
             if progress:
                 region = block.region
-                done += prod(sizes(self.shape[:-2], region.entries)) * len(region.rows)
-                progress(done, total)
+                finished += prod(sizes(self.shape[:-2], region.entries)) * len(region.rows)
+                progress(finished, total)
 
     def _rows_asked(self, rows: Tensor | None) -> int:
         return prod(self.shape[:-2]) * (self.shape[-2] if rows is None else len(rows))
@@ -247,8 +247,8 @@ class Weights:
         for at in strips:
             answers.append(run(look, weights, at))
             if progress:
-                done = prod(self.shape[:-2]) * min(at.stop, len(places))
-                progress(done, self._rows_asked(rows))
+                finished = prod(self.shape[:-2]) * min(at.stop, len(places))
+                progress(finished, self._rows_asked(rows))
         return torch.stack(answers).sum(0) if summed else torch.cat(answers, -1)
 
 
