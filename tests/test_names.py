@@ -21,15 +21,15 @@ VAGUE = frozenset(
 )
 # The largest share of vague names, in percent.
 LIMITS = {
-    "attention": 5.0,
+    "attention": 3.0,
     "attention/memory": 1.0,
     "cli": 1.0,
     "costs": 1.0,
     "explorer": 1.0,
     "interop": 1.0,
-    "loops": 9.0,
+    "loops": 2.0,
     "programs": 1.0,
-    "translation": 1.5,
+    "translation": 1.0,
     "viewing": 1.0,
     "watching": 1.0,
     "": 1.5,  # the modules beside the packages
