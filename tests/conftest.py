@@ -103,13 +103,15 @@ def plain_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled_loops() -> None:
-    """The loops of a search are compiled before the tests; until then a search would use layers."""
+    """All loops are compiled before the tests; until then layers would search, and other kernels attend."""
+    from regard.attention.kernels.additive import kernels
     from regard.loops.availability import are_compiled  # here: --shapes watches the first import
     from regard.translation.engines.engine import LOOPS
 
     logging.getLogger("regard.loops").setLevel(logging.WARNING)
     if are_compiled():
-        LOOPS.wait()
+        for loops in (LOOPS, *kernels.LOOPS.values()):
+            loops.wait()
 
 
 @pytest.fixture

@@ -72,6 +72,11 @@ def _devices() -> list[str]:
     return ["cpu", *([kind.type] if count < 2 else [f"{kind.type}:{n}" for n in range(count)])]
 
 
+def hooks_saved_tensors() -> bool:
+    """Whether hooks are on what autograd saves, as in torch's checkpoints, which compute a call twice and compare."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
+
+
 def in_forward_mode() -> bool:
     """Whether torch.func.jvp, jacfwd or a dual level takes derivatives forwards."""
     return forward_ad._current_level >= 0

@@ -1,7 +1,8 @@
 """Loops that another process compiles, once for a processor, while this one computes without them.
 
-Compiling the loops of a search takes some twenty seconds, and a first translation with the layers of the model one.
-The other process has a lower priority and lives on when this one ends, so that the next one finds the code.
+Compiling the loops of a search takes some twenty seconds, and a first translation with the layers of the model one;
+those of additive attention take as long in each precision. The other process has a lower priority and lives on when
+this one ends, so that the next one finds the code.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ _WAIT = 0.1  # seconds between two looks at a lock
 
 
 class Preparation:
-    """The loops that `compile_loops` of a module compiles.
+    """The loops that `compile_loops` of a module compiles; it is called with `arguments`.
 
     A marker in the cache says that all of them are there, for this processor and this version of their sources. It is
     written last: a process that is killed leaves what it has compiled, and no marker.
     """
 
-    def __init__(self, module: str) -> None:
-        self._module = module
+    def __init__(self, module: str, *arguments: str) -> None:
+        self._module, self._arguments = module, arguments
         self._file = places.PACKAGE.joinpath(*module.split(".")).with_suffix(".py")
         self._ready = False
         self._process: subprocess.Popen[bytes] | None = None
@@ -41,7 +42,11 @@ class Preparation:
     def ready(self) -> bool:
         """Whether the loops can be called now without long compilation; if not, another process compiles them."""
         if not self._ready:
-            marker = self._marker
+            try:
+                marker = self._marker
+            except (OSError, RuntimeError):  # nothing can be kept: compile here
+                self._ready = True
+                return True
             self._ready = marker.exists()
             with suppress(OSError):  # there is none, or it is another user's
                 os.utime(marker.parent)  # folders that are used are not removed
@@ -68,7 +73,7 @@ class Preparation:
         while not marker.exists():
             with suppress(files.HeldError), files.locked(marker.with_suffix(".lock")):
                 if not marker.exists():
-                    importlib.import_module(self._module).compile_loops()
+                    importlib.import_module(self._module).compile_loops(*self._arguments)
                     marker.touch()
                 return
             time.sleep(_WAIT)
@@ -82,8 +87,8 @@ class Preparation:
     def _marker(self) -> Path:
         # numba keeps the code of each version of Python apart, and so does this.
         python = str(sys.implementation.cache_tag), getattr(sys, "abiflags", "")
-        digest = hashlib.sha256("\n".join((*places.processor(), *python)).encode()).hexdigest()
-        return self.folder / f"ready-{digest[:16]}"
+        names = "\n".join((*places.processor(), *python, *self._arguments))
+        return self.folder / f"ready-{hashlib.sha256(names.encode()).hexdigest()[:16]}"
 
     def _start(self) -> None:
         paths = os.pathsep.join(
@@ -92,7 +97,14 @@ class Preparation:
         environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "regard.loops.preparing", self._module],
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "regard.loops.preparing",
+                    self._module,
+                    *self._arguments,
+                ],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -104,11 +116,15 @@ class Preparation:
             self._ready = True
             return
         self._starter = os.getpid()
-        _LOG.info(
-            "machine code is being compiled for this processor, once and in the background; "
-            "until it is ready, translating takes longer"
-        )
+        _announce()
+
+
+def _announce() -> None:
+    _LOG.info(
+        "machine code is being compiled for this processor, once and in the background; "
+        "until it is ready, calls take longer"
+    )
 
 
 if __name__ == "__main__":
-    Preparation(sys.argv[1]).make()
+    Preparation(*sys.argv[1:]).make()

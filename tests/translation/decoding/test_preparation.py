@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import logging
-from unittest.mock import Mock
 
 import pytest
 import torch
 from tests.journeys.commands import run
+from tests.loops.unfinished import Unfinished
 from tests.translation.engines.test_compiled import LENGTHS, SHAPES, small, source
 
-from regard.loops.preparing import Preparation
 from regard.translation.decoding import preparation, search_loops
 from regard.translation.decoding.search import Search, translate_batch
 from regard.translation.engines import choose, engine
 from regard.translation.engines.compiled import forward_loops
 from regard.translation.engines.compiled.model import CompiledState
 from regard.translation.models.transformer.layers import TransformerState
-
-
-class Unfinished(Preparation):
-    """Loops that another process compiles, for as long as a test wants."""
-
-    def _start(self) -> None:
-        self._process = Mock(poll=lambda: None)
-        self._log()
 
 
 @pytest.fixture
@@ -41,7 +32,7 @@ def test_a_search_ends_as_it_began_and_the_next_one_is_compiled(unfinished):
     searching = choose(model)
     state = searching.begin(source(), LENGTHS)
     assert isinstance(state, TransformerState)
-    unfinished._ready = True
+    unfinished.finish()
     expected = model.step(words, model.begin(source(), LENGTHS))[0]
     assert torch.equal(searching.step(words, state)[0], expected)
     assert isinstance(searching.begin(source(), LENGTHS), CompiledState)
@@ -50,7 +41,7 @@ def test_a_search_ends_as_it_began_and_the_next_one_is_compiled(unfinished):
 def test_both_ways_translate_alike(unfinished):
     model, search = small(), Search(beam=3, max_length=9)
     layers = translate_batch(model, source(), LENGTHS, search, engine=choose(model))
-    unfinished._ready = True
+    unfinished.finish()
     compiled = translate_batch(model, source(), LENGTHS, search, engine=choose(model))
     assert [[one.tokens for one in few] for few in layers] == [
         [one.tokens for one in few] for few in compiled

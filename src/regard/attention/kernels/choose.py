@@ -142,7 +142,7 @@ def choose(request: Request, value: Tensor) -> Kernel:
             is_long = request.keys > SHORT and is_large(request) and tiles_objection(request)
             return BLOCKED if is_long else MATMUL
         return SDPA if SDPA.shape_objection(request, value) is None else MATMUL
-    if CPU.objection(request, value) is None and CPU.pays(request):
+    if CPU.is_chosen(request, value):
         return CPU
     return BLOCKED if is_large(request) else REFERENCE
 
@@ -199,7 +199,7 @@ def explain(
     )
     chosen = choose(request, value)
     refused = {
-        name: other.objection(request, value) or _passed_over(other, chosen)
+        name: other.objection(request, value) or _passed_over(other, chosen, request)
         for name, other in KERNELS.items()
         if other is not chosen
     }
@@ -207,10 +207,15 @@ def explain(
     return Explanation(chosen.name, because, refused)
 
 
-def _passed_over(other: Kernel, chosen: Kernel) -> str:
+def _passed_over(other: Kernel, chosen: Kernel, request: Request) -> str:
     """Why a kernel that could serve a request does not."""
     if other is TRITON:
         return "can serve this where it is pinned: it was measured on no GPU yet"
+    if other is CPU and not pinned() and CPU.pays(request):
+        return (
+            "can serve this as soon as its loops are compiled, which another process does now, once; "
+            f"{chosen.name} serves until then"
+        )
     if other is CPU and chosen is REFERENCE:
         return f"can serve this, which is too small to gain by it; {chosen.name} comes first"
     return f"can serve this; {chosen.name} comes first"
@@ -218,7 +223,7 @@ def _passed_over(other: Kernel, chosen: Kernel) -> str:
 
 def _because(chosen: Kernel, request: Request, value: Tensor) -> str:
     size = f"{request.queries} queries x {request.keys} keys on {request.query.device.type}"
-    if chosen is REFERENCE and CPU.objection(request, value) is None:
+    if chosen is REFERENCE and CPU.objection(request, value) is None and not CPU.pays(request):
         return f"the fastest at this size, {size}"
     if chosen is REFERENCE:
         return f"small enough to be computed as a whole, {size}"

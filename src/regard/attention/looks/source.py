@@ -206,7 +206,7 @@ def is_additive(request: Request) -> bool:
     if not serve(request.query, request.key):
         return False
     undropped = replace(request, dropout=0.0)
-    return Cpu().objection(undropped, request.key) is None and Cpu().pays(request)
+    return Cpu().is_chosen(undropped, request.key)
 
 
 class _Buffers:

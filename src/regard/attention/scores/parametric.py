@@ -189,7 +189,7 @@ class Additive(nn.Module, PairScore, name=("additive", "concat")):
         key_features: Float[Tensor, "*#batch keys d_hidden"],
     ) -> Scores:
         """v^T tanh(query features + key features)."""
-        hidden = torch.tanh(query_features.unsqueeze(-2) + key_features.unsqueeze(-3))
+        hidden = (query_features.unsqueeze(-2) + key_features.unsqueeze(-3)).tanh_()
         weight = self.weight.to(hidden.dtype)
         if weight.ndim == 1:
             return hidden @ weight

@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from regard.attention.kernels.additive.kernels import waiting_for_loops
 from regard.errors import DataError, TrainingError, memory_named
 from regard.translation import weights
 from regard.translation.evaluation import segmenting
@@ -102,7 +103,7 @@ class Trainer:
         saved = progress.step or -1
         stopped, total = False, self.schedule.steps
         reports = Reports(self.run, self.processes.is_first, self.observer, progress.step)
-        with closing(reports):
+        with closing(reports), waiting_for_loops():
             while not stopped and (progress.unvalidated or not self.over):
                 if not progress.unvalidated:  # else the validation that was stopped comes first
                     update = self._step()

@@ -4,6 +4,9 @@ Numba and Triton themselves are loaded on the first call.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from importlib.util import find_spec
 from math import prod
@@ -23,11 +26,30 @@ from regard.attention.kernels.recomputing import Blocks, Span
 from regard.attention.kernels.request import Request
 from regard.attention.products import widen
 from regard.attention.scores import prepare
-from regard.loops.availability import are_compiled, transformed
+from regard.loops.availability import are_compiled, hooks_saved_tensors, transformed
+from regard.loops.preparing import Preparation
 
-FEW, ENOUGH = 8, 1 << 20  # queries, and triples of query, key and channel; measured
+FEW, ENOUGH = 4, 1 << 19  # queries, and triples of query, key and channel; measured
 ROOM = 1 << 22  # booleans held at a time
 STORED = (torch.float32, torch.float16, torch.bfloat16)
+# The loops in each precision. Their module imports the compiler, so it is named here.
+LOOPS = {
+    dtype: Preparation("regard.attention.kernels.additive.cpu.preparation", name)
+    for dtype, name in ((torch.float32, "float32"), (torch.float64, "float64"))
+}
+
+
+_waits = ContextVar("regard_waits", default=False)
+
+
+@contextmanager
+def waiting_for_loops() -> Iterator[None]:
+    """Inside, calls that the loops will serve wait for them, so that no later call is served otherwise."""
+    token = _waits.set(True)
+    try:
+        yield
+    finally:
+        _waits.reset(token)
 
 
 class Cpu:
@@ -41,6 +63,25 @@ class Cpu:
         if not are_compiled():
             return "NUMBA_DISABLE_JIT is set: its loops are not compiled"
         return None
+
+    def is_chosen(self, request: Request, value: Tensor) -> bool:
+        """Whether this serves where nothing is pinned."""
+        if request.queries < FEW or self.objection(request, value) is not None:
+            return False
+        return self.pays(request) and self.is_ready(request, value)
+
+    def is_ready(self, request: Request, value: Tensor) -> bool:
+        """Whether its loops are compiled; if not, another process compiles them.
+
+        Calls that must all be computed alike wait for them: those of a training, checkpointed or deterministic ones.
+        """
+        if request.is_traced:  # compiling loops is little beside it
+            return True
+        loops = LOOPS[widen(value).dtype]
+        waits = _waits.get() or torch.are_deterministic_algorithms_enabled()
+        if waits or hooks_saved_tensors():
+            loops.wait()
+        return loops.ready()
 
     def pays(self, request: Request) -> bool:
         """Whether this is faster than the equations as they stand, compiling aside."""
