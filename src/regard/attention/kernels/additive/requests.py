@@ -100,7 +100,8 @@ def _without_exact_bounds(mask: Mask | None, frame: Frame) -> list[Mask]:
 def joint_spans(mask: Mask | Tensor | None, frame: Frame) -> tuple[Tensor, Tensor] | None:
     """The keys between which each query reads; None where these are all keys, or not known."""
     rules = mask.rules() if isinstance(mask, Mask) else []
-    spans = [bounds[:2] for rule in rules if (bounds := bounds_of(rule, frame))]
+    reached = [bounds_of(rule, frame) for rule in rules]
+    spans = [bounds[:2] for bounds in reached if bounds is not None]
     if not spans:
         return None
     low, high = zip(*spans, strict=True)
