@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from regard.costs import cost
     from regard.translation.translator import Translator
     from regard.viewing.plot import plot
-    from regard.watching import Seen, WatchError, change, declare, watch
+    from regard.watching import Seen, WatchError, declare
+    from regard.watching.change import change
+    from regard.watching.watch import watch
 
 try:
     __version__ = metadata.version("regard")

@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
-from regard import files
+from regard.files import HeldError, locked
 from regard.loops import places
 
 _LOG = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Preparation:
         if hasattr(os, "nice"):  # not on Windows
             os.nice(5)  # more would wait for ever on a busy machine
         while not marker.exists():
-            with suppress(files.HeldError), files.locked(marker.with_suffix(".lock")):
+            with suppress(HeldError), locked(marker.with_suffix(".lock")):
                 if not marker.exists():
                     importlib.import_module(self._module).compile_loops(*self._arguments)
                     marker.touch()
