@@ -23,14 +23,17 @@ def drop(x: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
     return F.dropout(x, rate)
 
 
-def keep(like: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
+def keep(
+    like: Float[Tensor, "*shape"], rate: float, generator: torch.Generator | None = None
+) -> Float[Tensor, "*shape"]:
     """A factor for each number of `like`: 0 where it is dropped, 1 / (1 - rate) where it is kept.
 
     On a processor, at rates that round to less than 1: `drop` asks before.
     """
     dropped = round(rate * LANES)
     # Without bounds the top bit of each draw would always be 0.
-    draws = like.new_empty((like.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
+    draws = like.new_empty((like.numel() + 3) // 4, dtype=torch.int64)
+    draws.random_(-(1 << 63), None, generator=generator)
     lanes = draws.view(torch.int16)[: like.numel()].view(like.shape)
     keep = (lanes >= dropped - LANES // 2).to(like.dtype)
     return keep.mul_(LANES / (LANES - dropped))

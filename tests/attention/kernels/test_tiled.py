@@ -478,3 +478,89 @@ def test_explanations_count_tiles_and_the_pairs_in_them(monkeypatch: pytest.Monk
     assert because(documents, dropout=0.1).endswith("in 4 tiles that hold 25.0% of the pairs")
     assert because(CAUSAL, bias=Alibi(1)).endswith("in 8 tiles that hold 56.2% of the pairs")
     assert because(None, dropout=0.1).endswith("x 1024 keys on cpu")
+
+
+def random_mask(rows: Tensor, columns: Tensor) -> Tensor:
+    return torch.rand(len(rows), columns.shape[-1]) > 0.5
+
+
+def random_bias(rows: Tensor, columns: Tensor) -> Tensor:
+    return torch.randn(len(rows), columns.shape[-1], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"mask": random_mask}, {"mask": CAUSAL & random_mask}, {"mask": CAUSAL, "bias": random_bias}],
+    ids=["mask", "joined", "bias"],
+)
+def test_the_backward_pass_draws_the_random_numbers_of_functions_again(
+    options: dict[str, Any],
+) -> None:
+    torch.manual_seed(0)
+    query, key = (torch.randn(2, 160, 4, dtype=torch.float64) for _ in range(2))
+    value = torch.randn(2, 160, 3, dtype=torch.float64, requires_grad=True)
+    with regard.kernel("sdpa"):
+        reading = regard.attend(query, key, value, **options)
+    upstream = torch.randn_like(reading)
+    # The reading is linear in the values.
+    expected = (reading * upstream).sum().item()
+    (gradient,) = torch.autograd.grad(reading, value, upstream)
+    assert (gradient * value).sum().item() == pytest.approx(expected)
+
+
+def test_a_bias_may_have_axes_before_those_that_the_mask_follows() -> None:
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(3, 9, 4, dtype=torch.float64) for _ in range(3))
+    bias = torch.randn(2, 1, 9, 9, dtype=torch.float64).requires_grad_()
+    mask = masks.padding([9, 4, 0])
+    for trained in (bias, bias.detach()):
+        reading = regard.attend(query, key, value, bias=trained, mask=mask)
+        with regard.kernel("reference"):
+            expected = regard.attend(query, key, value, bias=trained, mask=mask)
+        assert torch.allclose(reading, expected)
+
+
+def test_a_tensor_that_a_bias_reads_for_some_positions_alone_is_refused() -> None:
+    near, far = (torch.ones((), dtype=torch.float64, requires_grad=True) for _ in range(2))
+
+    def bias(rows: Tensor, columns: Tensor) -> Tensor:
+        distances = (columns - rows).double()
+        return distances * near + (distances * far if rows.max() > 8 else 0)
+
+    sides = [torch.randn(16, 4, dtype=torch.float64) for _ in range(3)]
+    reading = regard.attend(*sides, bias=bias, mask=CAUSAL)
+    with pytest.raises(RuntimeError, match="its gradient would be lost"):
+        reading.sum().backward()
+
+
+def test_functions_of_positions_may_take_the_largest() -> None:
+    query, key, value = (torch.randn(2, 200, 4) for _ in range(3))
+
+    def bias(rows: Tensor, columns: Tensor) -> Tensor:
+        return (columns - rows) / (1.0 + rows.max() - rows.min())
+
+    def mask(rows: Tensor, columns: Tensor) -> Tensor:
+        return columns <= rows.clamp(max=rows.max())
+
+    regard.attend(query, key, value, bias=bias)
+    reading = regard.attend(query, key, value, mask=mask)
+    assert torch.allclose(reading, regard.attend(query, key, value, mask=CAUSAL), atol=1e-5)
+
+
+def test_another_thread_that_draws_changes_no_gradient_of_dropout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    query, key = (torch.randn(40, 4, dtype=torch.float64) for _ in range(2))
+    value = torch.randn(40, 3, dtype=torch.float64, requires_grad=True)
+    weights = tiled._weights
+
+    def interrupted(*arguments: Any) -> Any:
+        torch.rand(1)  # as another thread would, between two tiles
+        return weights(*arguments)
+
+    monkeypatch.setattr(tiled, "ROOM", 64)
+    monkeypatch.setattr(tiled, "_weights", interrupted)
+    reading = regard.attend(query, key, value, mask=CAUSAL, dropout=0.3)
+    (gradient,) = torch.autograd.grad(reading.sum(), value)
+    # The reading is linear in the values.
+    assert (gradient * value).sum().item() == pytest.approx(reading.sum().item())

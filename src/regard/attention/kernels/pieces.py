@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from regard.attention.dropout import keep
 from regard.attention.kernels.recomputing import (
     BIAS,
     OTHERS,
@@ -35,12 +36,14 @@ class Piece(NamedTuple):
     Attributes:
         rows, columns: the place of its queries and of its keys in tensors with four axes.
         window: which keys may be read; None where the tile has no rule, or a band.
+        number: its place among the pieces of the request.
     """
 
     tile: Tile
     rows: Place
     columns: Place
     window: Tensor | None
+    number: int
 
     def within(self, plane: Tensor) -> Place:
         """The place of its pairs in a bias, of whose axes those of size 1 stay."""
@@ -60,6 +63,19 @@ class Tiling:
     leaves: Sequence[Tensor] = ()  # that a bias function reads, with gradients
     versions: Versions = field(default_factory=Versions)
     tables: dict[Any, Additions] = field(default_factory=dict)
+    seed: int = 0  # of dropout
+
+    def __post_init__(self) -> None:
+        if self.request.dropout:
+            self.seed = int(torch.randint(1 << 62, (), device="cpu"))
+
+    def keep(self, weights: Tensor, piece: Piece) -> Tensor:
+        """The factors of dropout, the same in every pass.
+
+        They have a generator of their own: other threads draw from torch's between two pieces.
+        """
+        generator = torch.Generator().manual_seed(self.seed + piece.number)
+        return keep(weights, self.request.dropout, generator)
 
     @property
     def size(self) -> int:
@@ -105,7 +121,7 @@ class Tiling:
 
     def __iter__(self) -> Iterator[Piece]:
         """Every tile, without the keys at its ends that its rule forbids to all of its queries."""
-        size = self.size // len(self.entries)
+        size, number = self.size // len(self.entries), 0
         for i, entry in enumerate(self.entries):
             front = slice(i * size, (i + 1) * size), slice(None)
             for tile in entry:
@@ -117,7 +133,8 @@ class Tiling:
                     window = self.plane(window)
                 if tile.columns:
                     rows, columns = (_slice(side) for side in (tile.rows, tile.columns))
-                    yield Piece(tile, (*front, rows), (*front, columns), window)
+                    yield Piece(tile, (*front, rows), (*front, columns), window, number)
+                    number += 1
 
     def additions(self, piece: Piece, bias: Tensor | None) -> Additions:
         """What is added to the scores of a piece, with -inf at keys that may not be read, and the queries with none.

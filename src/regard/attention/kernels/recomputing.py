@@ -124,7 +124,7 @@ class Blocks:
             ]
             since = now()
             reading = self.read(leaves[QUERY], leaves[KEY], leaves[VALUE], leaves[BIAS], span)
-            _check(reading, since, leaves)
+            check_leaves(reading, since, leaves)
             for i, gradient in enumerate(gradients(reading, leaves, span)):
                 if gradient is not None:
                     with torch.no_grad():
@@ -265,10 +265,11 @@ def _grad(
     return found
 
 
-def _check(reading: Tensor, since: int, known: Sequence[Any]) -> None:
-    leaves, names = leaves_of(reading, since), {id(tensor) for tensor in known}
+def check_leaves(result: Tensor, since: int, known: Sequence[Any]) -> None:
+    """Refuse a result whose gradient would be lost: of a tensor that is not among those known."""
+    leaves, names = leaves_of(result, since), {id(tensor) for tensor in known}
     if leaves is None or any(id(leaf) not in names for leaf in leaves):
         raise RuntimeError(
-            "a score, mask or normaliser used a tensor for some queries that it had not used for"
+            "a score, bias, mask or normaliser used a tensor for some queries that it had not used for"
             " the first, so that its gradient would be lost: pin regard.kernel('reference')"
         )

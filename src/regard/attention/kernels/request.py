@@ -75,8 +75,12 @@ class Request:
         """Whether the bias has gradients."""
         if self.bias_function is None:
             return self.bias is not None and self.bias.requires_grad
-        nowhere = torch.arange(0, device=self.frame.device)
-        return self.bias_between(nowhere, nowhere).requires_grad
+        return self._corner().requires_grad
+
+    def _corner(self) -> Tensor:
+        """The bias of one pair, for its batch axes and gradients; a function may not take empty tensors."""
+        sizes = (min(1, n) for n in (self.queries, self.keys))
+        return self.bias_between(*(torch.arange(n, device=self.frame.device) for n in sizes))
 
     def bias_between(self, rows: Tensor, columns: Tensor) -> Tensor:
         """The numbers of the bias function, for some queries and some keys."""
@@ -142,8 +146,7 @@ class Request:
         batch = self.frame.batch if self.layout is None else self.layout.batch()
         bias = self.bias
         if self.bias_function is not None:
-            nowhere = torch.arange(0, device=self.frame.device)
-            bias = self.bias_between(nowhere, nowhere)
+            bias = self._corner()
         for plane in (self.mask, bias):
             if isinstance(plane, Tensor) and plane.ndim > 2:
                 batch = broadcast(batch, tuple(plane.shape[:-2]))

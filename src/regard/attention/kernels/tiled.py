@@ -9,7 +9,7 @@ The fused kernel has no dropout, no gradient of a bias and no second gradients. 
 queries and is two products with a softmax between, computed again in the backward pass.
 """
 
-from contextlib import nullcontext
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.dropout import keep
 from regard.attention.kernels.blocked import is_large
 from regard.attention.kernels.dots import factors
 from regard.attention.kernels.pieces import Piece, PieceBlocks, Tiling
@@ -28,6 +27,8 @@ from regard.attention.kernels.recomputing import (
     Blocks,
     RecomputedGradients,
     Surroundings,
+    check_leaves,
+    now,
 )
 from regard.attention.kernels.request import Request
 from regard.attention.masks import Given
@@ -82,7 +83,9 @@ def _division(request: Request, is_written: bool) -> Division:
     mask = EVERYTHING if request.mask is None else request.mask
     mask = Given(mask) if isinstance(mask, Tensor) else mask
     entries = mask.entries(request.frame)
-    if entries is None or _pairs(request) < AREA * len(entries):
+    # A bias with more axes puts its own before those that the entries of the mask follow.
+    has_more_axes = len(request.batch()) > len(request.frame.batch)
+    if entries is None or has_more_axes or _pairs(request) < AREA * len(entries):
         entries = [mask]
     room = max(1, ROOM * len(entries) // prod(request.batch())) if is_written else None
     return [tiles(entry, request.frame, room) for entry in entries]
@@ -134,7 +137,7 @@ def _blocks(tiling: Tiling) -> Blocks:
             scores = scores + (added if blank is None else added.masked_fill(blank, 0.0))
         weights = scores.softmax(-1)
         if tiling.request.dropout:
-            weights = weights * keep(weights, tiling.request.dropout)
+            weights = weights * tiling.keep(weights, piece)
         reading = weights @ value
         return reading if blank is None else reading.masked_fill(blank, 0.0)
 
@@ -144,12 +147,11 @@ def _blocks(tiling: Tiling) -> Blocks:
 def _recorded(ctx: Any, tiling: Tiling, upstream: Tensor) -> Any:
     """The gradients with a record, for second gradients: as those of blocks."""
     *sides, _, _ = ctx.saved_tensors
-    surroundings = ctx.surroundings or Surroundings(sides[0])
     return (
         None,
         *RecomputedGradients.apply(  # type: ignore[no-untyped-call]
             _blocks(tiling),
-            surroundings,
+            ctx.surroundings,
             ctx.needs_input_grad[1:],
             upstream,
             *sides,
@@ -163,6 +165,7 @@ class _Fused(torch.autograd.Function):
     def forward(
         ctx: Any, tiling: Tiling, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
     ) -> Tensor:
+        ctx.tiling, ctx.surroundings = tiling, Surroundings(query)
         reading = value.new_zeros(query.shape)
         sums = widen(query[..., 0]).new_zeros(query.shape[:-1])
         for piece in tiling:
@@ -179,7 +182,6 @@ class _Fused(torch.autograd.Function):
                 _join(reading[rows], sums[rows], tile, tile_sums)
             else:
                 reading[rows], sums[rows] = tile, tile_sums
-        ctx.tiling, ctx.surroundings = tiling, None
         ctx.save_for_backward(query, key, value, bias, reading, sums)
         return reading
 
@@ -194,21 +196,22 @@ class _Fused(torch.autograd.Function):
         tiling.versions.check_gradients()
         upstream = upstream.contiguous()
         totals = [widen(torch.zeros_like(side)) for side in sides]
-        for piece in tiling:
-            rows, columns = piece.rows, piece.columns
-            added, _ = tiling.additions(piece, _numbers(bias, piece))
-            gradients = _backward(
-                upstream[rows],
-                *(query[rows], key[columns], value[columns], reading[rows], sums[rows]),
-                0.0,
-                piece.tile.triangle,
-                attn_mask=added,
-                scale=tiling.scale,
-            )
-            for total, place, gradient in zip(
-                totals, (rows, columns, columns), gradients, strict=True
-            ):
-                total[place] += gradient
+        with ctx.surroundings.again():
+            for piece in tiling:
+                rows, columns = piece.rows, piece.columns
+                added, _ = tiling.additions(piece, _numbers(bias, piece))
+                gradients = _backward(
+                    upstream[rows],
+                    *(query[rows], key[columns], value[columns], reading[rows], sums[rows]),
+                    0.0,
+                    piece.tile.triangle,
+                    attn_mask=added,
+                    scale=tiling.scale,
+                )
+                for total, place, gradient in zip(
+                    totals, (rows, columns, columns), gradients, strict=True
+                ):
+                    total[place] += gradient
         return None, *(total.to(tiling.dtype) for total in totals), None
 
 
@@ -225,13 +228,12 @@ class _Products(torch.autograd.Function):
         bias: Tensor | None,
         *leaves: Tensor,
     ) -> Tensor:
-        ctx.tiling = tiling
-        ctx.surroundings = Surroundings(query) if tiling.request.dropout else None
+        ctx.tiling, ctx.surroundings = tiling, Surroundings(query)
         reading = value.new_zeros(*query.shape[:-1], value.shape[-1])
         for piece in tiling:
             weights = _weights(tiling, piece, query, key, bias)
             if tiling.request.dropout:
-                weights *= keep(weights, tiling.request.dropout)
+                weights *= tiling.keep(weights, piece)
             reading[piece.rows] = weights @ value[piece.columns]
         ctx.save_for_backward(query, key, value, bias, reading, None)
         return reading
@@ -248,7 +250,7 @@ class _Products(torch.autograd.Function):
             torch.zeros_like(side) if need else None
             for side, need in zip(sides, ctx.needs_input_grad[1:], strict=True)
         ]
-        with ctx.surroundings.again() if ctx.surroundings else nullcontext():
+        with ctx.surroundings.again():
             for piece in tiling:
                 gradients = _product_gradients(
                     tiling, piece, upstream[piece.rows], query, key, value, bias, reading
@@ -264,8 +266,9 @@ class _Products(torch.autograd.Function):
                     totals[BIAS][place] += of_bias / tiling.temperature
                 if tiling.leaves:
                     learned = _leaf_gradients(tiling, piece, of_scores)
-                    for total, gradient in zip(totals[OTHERS:], learned, strict=True):
-                        total += gradient
+                    for total, of_leaf in zip(totals[OTHERS:], learned, strict=True):
+                        if of_leaf is not None:
+                            total += of_leaf
         return None, *totals
 
 
@@ -283,7 +286,7 @@ def _product_gradients(
     weights = _weights(tiling, piece, query, key, bias)
     of_weights, dropped = upstream @ value[piece.columns].mT, weights
     if tiling.request.dropout:
-        factor = keep(weights, tiling.request.dropout)
+        factor = tiling.keep(weights, piece)
         dropped, of_weights = weights * factor, of_weights.mul_(factor)
     share = (upstream * reading[piece.rows]).sum(-1, keepdim=True)
     of_scores = of_weights.sub_(share).mul_(weights)
@@ -292,13 +295,18 @@ def _product_gradients(
     return of_query, of_key, dropped.mT @ upstream, of_scores
 
 
-def _leaf_gradients(tiling: Tiling, piece: Piece, of_scores: Tensor) -> tuple[Tensor, ...]:
-    """The gradients of the tensors that a bias function reads."""
+def _leaf_gradients(tiling: Tiling, piece: Piece, of_scores: Tensor) -> Sequence[Tensor | None]:
+    """The gradients of the tensors that a bias function reads; None where it reads them for other positions."""
+    since = now()
     with torch.enable_grad():
         added, _ = tiling.additions(piece, None)
     assert added is not None
+    check_leaves(added, since, tiling.leaves)
+    if not added.requires_grad:
+        return [None] * len(tiling.leaves)
     # Where nothing may be read the weight is 0, and so is the gradient of the score.
-    return torch.autograd.grad(added, tiling.leaves, of_scores.sum_to_size(added.shape))
+    upstream = of_scores.sum_to_size(added.shape)
+    return torch.autograd.grad(added, tiling.leaves, upstream, allow_unused=True)
 
 
 def _weights(
