@@ -316,3 +316,9 @@ def test_a_complement_is_checked() -> None:
     x = torch.zeros(2, 5, 4)
     with pytest.raises(ShapeError, match="a length is 9"):
         regard.attend(x, x, x, mask=~masks.padding([2, 9]))
+
+
+def test_parts_are_now_called_rules() -> None:
+    mask = masks.causal(align="start") & masks.padding([3])
+    with pytest.deprecated_call(match="rules"):
+        assert mask.parts() == mask.rules()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -63,6 +64,11 @@ class Mask(ABC):
         if place and covers(self.reach(place.rows, place.frame).every, place.columns):
             return []
         return [self]
+
+    def parts(self) -> list[Mask]:
+        """Deprecated: `rules()`."""
+        warnings.warn("Mask.parts is now Mask.rules", DeprecationWarning, stacklevel=2)
+        return self.rules()
 
     def breaks(self, frame: Frame) -> list[int]:
         """The positions of queries, in their order, at which other keys begin to be read."""
