@@ -167,8 +167,10 @@ def _weights(result: Any, *_: Any, **options: Any) -> Tensor | None:
 
 
 EAGER = Adapter(_eager, _read_eager, _describes, _weights)
-for module, capture in (("sdpa", _sdpa), ("flex", _flex)):
-    path = f"transformers.integrations.{module}_attention.{module}_attention_forward"
+for path, capture in (
+    ("transformers.integrations.sdpa_attention.sdpa_attention_forward", _sdpa),
+    ("transformers.integrations.flex_attention.flex_attention_forward", _flex),
+):
     register(path, capture, read=_read, when=_describes)
 replace_function(f"{INTERFACE}.get_interface", _get_interface)
 replace_function(f"{INTERFACE}.__getitem__", _getitem)

@@ -66,9 +66,8 @@ class Cpu:
 
     def is_chosen(self, request: Request, value: Tensor) -> bool:
         """Whether this serves where nothing is pinned."""
-        if request.queries < FEW or self.objection(request, value) is not None:
-            return False
-        return self.pays(request) and self.is_ready(request, value)
+        is_able = self.objection(request, value) is None
+        return is_able and self.pays(request) and self.is_ready(request, value)
 
     def is_ready(self, request: Request, value: Tensor) -> bool:
         """Whether its loops are compiled; if not, another process compiles them.
