@@ -54,7 +54,7 @@ export function ChosenRow({ app, source, attention, head, brush = null, clear }:
       )}
       <table>
         <caption>
-          <bdi>{title}</bdi> read largest{keysOfRow > 0 && `, of the ${keysOfRow} largest weights of each row and head`} {brush && <button onClick={clear}>one row again</button>}
+          <bdi>{title}</bdi> read most{keysOfRow > 0 && `, of the ${keysOfRow} largest weights of each row and head`} {brush && <button onClick={clear}>one row again</button>}
         </caption>
         <thead>
           <tr>

@@ -273,7 +273,7 @@ function Beside({ app, source, attention, head }: { app: App; source: Source; at
           </select>
         </label>
         <label class="wide">
-          <span class="hidden">The otherSource sentence</span>
+          <span class="hidden">The other sentence</span>
           <input type="text" dir="auto" maxLength={4000} value={draft} onInput={(event) => setDraft(event.currentTarget.value)} />
         </label>
         <button type="submit">Show beside</button>
