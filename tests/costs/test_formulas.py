@@ -17,6 +17,7 @@ from regard.costs.architectures import Heads, Stack, attended, stack
 from regard.costs.measuring import StackModel, built
 from regard.costs.parts import added
 from regard.errors import ConfigurationError
+from regard.translation.models.recurrent.attention import SourceKeys
 from regard.translation.models.recurrent.model import RecurrentModel
 from regard.translation.models.transformer.model import Transformer
 from regard.translation.settings.recurrent import RecurrentSettings
@@ -26,7 +27,10 @@ BATCH, QUERIES, KEYS = 2, 5, 7
 
 
 # A matrix by a vector, v^T of an additive score that heads share, which torch's counter lacks.
-VECTORS = {torch.ops.aten.mv: lambda matrix, vector, out_shape=None, **_: 2 * prod(matrix)}
+VECTORS = {
+    torch.ops.aten.mv: lambda matrix, vector, out_shape=None, **_: 2 * prod(matrix),
+    torch.ops.aten.addmv: lambda sum_of, matrix, vector, out_shape=None, **_: 2 * prod(matrix),
+}
 
 
 def torchs_count(run) -> int:
@@ -113,8 +117,9 @@ def test_a_recurrent_model_has_the_parameters_the_products_and_the_cache_of_its_
     source = model.eval().encode(torch.ones(BATCH, KEYS).long(), torch.full((BATCH,), KEYS))
     if source.keys is None:
         assert found.memory.cache == 0
-    elif isinstance(source.keys, torch.Tensor):
-        storages = {each.data_ptr(): each.numel() for each in (source.keys, source.states)}
+    elif isinstance(source.keys, SourceKeys):
+        sides = source.keys.keys, source.states
+        storages = {side.data_ptr(): side.numel() for side in sides}
         assert found.memory.cache == 4 * sum(storages.values())
     else:
         assert found.memory.cache == 4 * kept(source.keys)

@@ -76,6 +76,7 @@ def prepare_both(
 
     Example:
         >>> import torch
+        >>> from regard.scores import Cosine
         >>> query, key = torch.tensor([[3.0, 4.0]]), torch.tensor([[6.0, 8.0], [0.0, 2.0]])
         >>> score, query, key = prepare_both(Cosine(), query, key)
         >>> score, key.tolist()
