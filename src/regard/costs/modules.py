@@ -44,6 +44,8 @@ _CHEAP = frozenset(
     linalg_check_errors max_pool1d_with_indices max_pool2d_with_indices avg_pool2d
     adaptive_avg_pool2d""".split()
 )
+# Products with a vector, which torch does not count: the argument whose numbers are each used once.
+_WITH_VECTORS = {"aten::mv": 0, "aten::dot": 0, "aten::addmv": 1}
 _FUSED = re.compile(
     r"aten::_scaled_dot_product_\w*attention(?!\w*backward)(_for_cpu|_overrideable)?$"
 )
@@ -104,9 +106,11 @@ class Products(TorchDispatchMode):
         if dense and _FUSED.match(name):
             query, key, value = (each.shape for each in args[:3])
             self.parts += read(query[-2], key[-2], query[:-2].numel(), query[-1], value[-1])
-        elif dense and (counted is not None or name in ("aten::mv", "aten::dot")):
-            twice = 2 * args[0].numel()  # of a matrix by a vector, which torch does not count
-            twice = twice if counted is None else counted(*args, **kwargs, out_val=result)
+        elif dense and (counted is not None or name in _WITH_VECTORS):
+            if counted is None:
+                twice = 2 * args[_WITH_VECTORS[name]].numel()
+            else:
+                twice = counted(*args, **kwargs, out_val=result)
             out = result if isinstance(result, Tensor) else result[0]
             self.parts.append(Part(self._part_name(name, args), 0, twice // 2, out.numel()))
         elif not (torch.Tag.pointwise in func.tags or func.is_view or cheap):
