@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -13,6 +13,14 @@ from regard.attention.constants import flag, whole
 from regard.attention.shapes import ShapeError
 
 BiasFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # of positions, as in `Alibi.between`
+
+
+@runtime_checkable
+class PositionBias(Protocol):
+    """A bias that is a function of positions, such as `Alibi` and `RelativeBias`."""
+
+    def between(self, rows: Tensor, columns: Tensor, /) -> Tensor:
+        """The bias of queries at `rows`, (rows, 1), and keys at `columns`."""
 
 
 def offsets(
@@ -244,4 +252,4 @@ class RelativeBias(nn.Module):
         return f"heads={heads}, buckets={buckets}, furthest={self.furthest}, bidirectional={self.bidirectional}"
 
 
-BiasLike: TypeAlias = Tensor | BiasFunction | Alibi | RelativeBias
+BiasLike: TypeAlias = Tensor | BiasFunction | PositionBias
