@@ -60,7 +60,7 @@ class Preparation:
         return self._ready
 
     def wait(self) -> None:
-        """Return when the loops are ready, for measurements and tests."""
+        """Return when the loops are ready, where all calls must be served alike: trainings, measurements and tests."""
         while not self.ready():
             time.sleep(_WAIT)
 

@@ -10,14 +10,12 @@ from torch.nn import functional as F
 from regard.attention.kernels.dots import additive_mask, dots_objection, factors
 from regard.attention.kernels.pieces import flat
 from regard.attention.kernels.request import Request
-from regard.attention.kernels.tiled import read_tiles
+from regard.attention.kernels.tiled import fused_backward, fused_forward, read_tiles
 from regard.attention.masks.positions import Band
 from regard.attention.products import blend, dots, product_dtype
 from regard.attention.shapes import Shape
 from regard.loops.availability import in_forward_mode, transformed
 
-_forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 FUSED = 1  # of torch._fused_sdp_choice
 
 
@@ -96,7 +94,9 @@ class _Trained(torch.autograd.Function):
         triangle: bool,
         scale: float,
     ) -> Tensor:
-        reading, sums = _forward(query, key, value, 0.0, triangle, attn_mask=addend, scale=scale)
+        reading, sums = fused_forward(
+            query, key, value, 0.0, triangle, attn_mask=addend, scale=scale
+        )
         ctx.save_for_backward(query, key, value, addend, reading, sums)
         ctx.triangle, ctx.scale = triangle, scale
         return reading  # type: ignore[no-any-return]
@@ -106,7 +106,7 @@ class _Trained(torch.autograd.Function):
         query, key, value, addend, reading, sums = ctx.saved_tensors
         if not torch.is_grad_enabled():
             tensors = upstream.contiguous(), query, key, value, reading, sums, 0.0, ctx.triangle
-            return (*_backward(*tensors, attn_mask=addend, scale=ctx.scale), None, None, None)
+            return (*fused_backward(*tensors, attn_mask=addend, scale=ctx.scale), None, None, None)
         # A tensor may be the query and the key at once: each side gets a gradient by itself.
         sides = query.view_as(query), key.view_as(key), value.view_as(value)
         reading = _products(*sides, addend, ctx.triangle, ctx.scale)

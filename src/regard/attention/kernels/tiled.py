@@ -40,15 +40,14 @@ from regard.loops.availability import differentiated, transformed
 AREA = 1 << 20  # pairs from which tiles are worth their calls (benchmarks/masks.py)
 ROOM = 1 << 20  # scores that are written out at a time
 SHARE = 0.75  # of the pairs: two products of more are faster as a whole than computed again
-WHOLE = (
-    1 << 22
-)  # pairs of a batch entry from which products in tiles are faster in any case: 0.92 of the whole's time
+# Pairs of a batch entry from which products in tiles are always faster: 0.92 of the time of the whole.
+WHOLE = 1 << 22
 MOST = 0.999  # of the weights that are dropped at random; beyond, all are
 EVERYTHING = Band(None, None)
 Division = list[list[Tile]]  # the tiles of each batch entry, or of all at once
 
-_forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+fused_forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+fused_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 
 def tiles_objection(request: Request) -> str | None:
@@ -173,7 +172,7 @@ class _Fused(torch.autograd.Function):
             sides = query[rows], key[columns], value[columns]
             added, blank = tiling.additions(piece, _numbers(bias, piece))
             triangle = piece.tile.triangle
-            tile, tile_sums = _forward(
+            tile, tile_sums = fused_forward(
                 *sides, is_causal=triangle, attn_mask=added, scale=tiling.scale
             )
             if blank is not None:
@@ -200,7 +199,7 @@ class _Fused(torch.autograd.Function):
             for piece in tiling:
                 rows, columns = piece.rows, piece.columns
                 added, _ = tiling.additions(piece, _numbers(bias, piece))
-                gradients = _backward(
+                gradients = fused_backward(
                     upstream[rows],
                     *(query[rows], key[columns], value[columns], reading[rows], sums[rows]),
                     0.0,

@@ -77,7 +77,7 @@ class Layout:
 
     def _mask(self) -> Mask:
         mask = self._rule()
-        assert mask is not None, "a layout is asked while its mask lives"
+        assert mask is not None, "the mask of this layout no longer exists"
         return mask
 
 
