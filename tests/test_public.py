@@ -20,7 +20,7 @@ OTHERS = """\
 [mypy-torch.*,numpy.*,numba.*,llvmlite.*,matplotlib.*,pydantic.*,safetensors.*,rich.*,typer.*,starlette.*,uvicorn.*,\
 transformers.*,jaxtyping.*,anyio.*,filelock.*]
 """
-MODULES = ["edits", "kernels", "looks", "masks", "memory", "normalisers", "positions", "scores"]
+MODULES = ["edits", "kernels", "looks", "masks", "normalisers", "positions", "scores"]
 
 
 def documented(text: str) -> list[tuple[str, str]]:

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from regard.attention.heads import MultiHeadAttention
     from regard.attention.kernels.choose import explain, kernel
     from regard.attention.looks import Look
-    from regard.attention.memory import CharacterNgrams, HeadMemory, Memory
     from regard.attention.shapes import ShapeError
     from regard.attention.versions import ChangedError
     from regard.costs import cost
+    from regard.memory import CharacterNgrams, HeadMemory, Memory
     from regard.translation.translator import Translator
     from regard.viewing.plot import plot
     from regard.watching import Seen, WatchError, declare
@@ -76,10 +76,10 @@ __all__ = [
 
 _NAMES = {
     "ChangedError": "regard.attention.versions",
-    "CharacterNgrams": "regard.attention.memory",
-    "HeadMemory": "regard.attention.memory",
+    "CharacterNgrams": "regard.memory",
+    "HeadMemory": "regard.memory",
     "Look": "regard.attention.looks",
-    "Memory": "regard.attention.memory",
+    "Memory": "regard.memory",
     "MultiHeadAttention": "regard.attention.heads",
     "Seen": "regard.watching",
     "ShapeError": "regard.attention.shapes",

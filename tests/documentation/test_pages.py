@@ -30,7 +30,7 @@ def test_the_rooms_were_found_and_hold_examples():
     finder = doctest.DocTestFinder(exclude_empty=True)
     examples = [
         test
-        for name in ("regard.attention.memory.memory", "regard.translation.text.generated")
+        for name in ("regard.memory.memory", "regard.translation.text.generated")
         for test in finder.find(importlib.import_module(name))
         if test.examples
     ]

@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 from regard.attention.attend import attend, read
 from regard.attention.by_name import not_callable, unknown
+from regard.attention.caches import HeadMemory, Place
 from regard.attention.constants import flag, rate, whole
 from regard.attention.kernels.request import check_tensor
 from regard.attention.looks import Look
 from regard.attention.masks import Mask, causal
 from regard.attention.masks.mask import Complement, Given, Joined
 from regard.attention.masks.positions import Band
-from regard.attention.memory.heads import HeadMemory, Place
 from regard.attention.normalisers import NormaliserLike, as_normaliser
 from regard.attention.positions import Rotary
 from regard.attention.scores import ScoreLike, build

@@ -9,10 +9,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention.attend import attend, look
+from regard.attention.caches import HeadMemory
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.kernels.additive.steps import StepAdditive, attend_step, prepare_steps
 from regard.attention.looks.look import Look
-from regard.attention.memory.heads import HeadMemory
 from regard.attention.normalisers import Normaliser, as_normaliser
 from regard.attention.scores import Score, build, prepare
 from regard.translation.models.recurrent.cells import CellState

@@ -18,7 +18,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from regard.attention import normalisers, scores
-from regard.attention.memory import CharacterNgrams, Memory, MemoryFileError
+from regard.memory import CharacterNgrams, Memory, MemoryFileError
 
 PAYLOADS = [{"line": 1, "text": "日本 \ud800"}, ["a", None, 2.5], "Professor Perry", None]
 
@@ -182,7 +182,7 @@ def test_a_memory_without_entries_has_a_checksum_too(tmp_path, shape):
 KILLED = """
 import os, pathlib, signal, sys, torch
 from regard import Memory
-from regard.attention.memory import file
+from regard.memory import file
 save, path = file.save_file, pathlib.Path(sys.argv[1])
 
 def killed(tensors, unfinished, metadata):

@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from regard.attention.memory import CharacterNgrams, Memory
 from regard.attention.shapes import ShapeError
+from regard.memory import CharacterNgrams, Memory
 
 LINES = {"From": "Dean Moriarty", "Subject": "Professor Perry", "Date": "14 July"}
 

@@ -16,9 +16,13 @@ from torch import Tensor, nn
 from regard.attention.attend import attend, look
 from regard.attention.kernels.ties import level_best
 from regard.attention.looks import Look
-from regard.attention.memory.entries import Entries, Trainable
-from regard.attention.memory.file import Contents, read_memory, write_memory
-from regard.attention.memory.objects import (
+from regard.attention.normalisers import NormaliserLike, as_normaliser
+from regard.attention.scores import Cosine, ScaledDot, ScoreLike, build
+from regard.attention.shapes import ShapeError
+from regard.attention.torch_names import answers
+from regard.memory.entries import Entries, Trainable
+from regard.memory.file import Contents, read_memory, write_memory
+from regard.memory.objects import (
     as_rows,
     as_value,
     floats,
@@ -29,10 +33,6 @@ from regard.attention.memory.objects import (
     short,
     strings,
 )
-from regard.attention.normalisers import NormaliserLike, as_normaliser
-from regard.attention.scores import Cosine, ScaledDot, ScoreLike, build
-from regard.attention.shapes import ShapeError
-from regard.attention.torch_names import answers
 
 Strings = str | Sequence[str]
 SHOWN = 4  # entries that a repr lists

@@ -22,11 +22,11 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from regard import files, tensor_files
-from regard.attention.memory.lists import LISTS, as_bytes, from_bytes, no_constant
-from regard.attention.memory.ngrams import CharacterNgrams
 from regard.attention.normalisers.normaliser import CLASSES as NORMALISERS
 from regard.attention.scores.by_name import build
 from regard.attention.scores.score import CLASSES as SCORES
+from regard.memory.lists import LISTS, as_bytes, from_bytes, no_constant
+from regard.memory.ngrams import CharacterNgrams
 
 FORMAT, VERSION = "regard.memory", "1"
 CHECKSUM = "sha256"

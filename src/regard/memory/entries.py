@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.memory.heads import GrowingTensor
-from regard.attention.memory.lists import LISTS, as_bytes, from_bytes, objections
+from regard.attention.caches import GrowingTensor
 from regard.attention.shapes import ShapeError
+from regard.memory.lists import LISTS, as_bytes, from_bytes, objections
 
 Trainable = bool | Literal["keys", "values"]
 

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from regard.attention import scores
 from regard.attention.attend import attend
-from regard.attention.memory import CharacterNgrams, EmptyMemoryError, Memory
 from regard.attention.normalisers import Hard, Sparsemax
 from regard.attention.shapes import ShapeError
+from regard.memory import CharacterNgrams, EmptyMemoryError, Memory
 
 
 def seeded(*shape: int, seed: int = 0) -> Tensor:
