@@ -8,7 +8,18 @@ from regard.watching.change import change
 from regard.watching.errors import WatchError
 from regard.watching.functions import declare
 from regard.watching.interception import register
+from regard.watching.readings import Readings
 from regard.watching.seen import Seen
 from regard.watching.watch import watch
 
-__all__ = ["CapturedCall", "Seen", "WatchError", "change", "declare", "edits", "register", "watch"]
+__all__ = [
+    "CapturedCall",
+    "Readings",
+    "Seen",
+    "WatchError",
+    "change",
+    "declare",
+    "edits",
+    "register",
+    "watch",
+]

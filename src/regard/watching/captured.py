@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention.attend import look
+from regard.attention.attend import attend, look
 from regard.attention.looks import Look
 from regard.attention.looks.entries import ChangedMask
 from regard.attention.masks import MaskLike, as_mask
@@ -45,6 +45,7 @@ class Selection:
     dtype: torch.dtype | None = None
     copy: bool = False
     gradients: bool = False
+    values: bool = False  # whether the values are kept, too
 
     @property
     def changes(self) -> bool:
@@ -59,6 +60,7 @@ class CapturedCall:
 
     `query` is (*batch, heads, queries, width), `key` is (*batch, key_heads, keys, width), where
     key_heads divides heads. `witness` is the last row of weights as the model itself computed it.
+    `value` is (*batch, key_heads, keys, d_value); a watch keeps it where `values=True`.
     """
 
     query: Tensor
@@ -71,9 +73,10 @@ class CapturedCall:
     rows: Tensor | None = None  # the numbers of the kept queries; None for all
     kept_places: Tensor | None = None  # the positions of those among the keys
     order: Tensor | None = None  # of a generation: (tokens, entries), the entry that had each token
+    value: Tensor | None = None
 
     def __post_init__(self) -> None:
-        for name in ("query", "key", "bias", "mask"):
+        for name in ("query", "key", "value", "bias", "mask"):
             tensor = getattr(self, name)
             if isinstance(tensor, Tensor):
                 read = plain(name, tensor)
@@ -98,7 +101,8 @@ class CapturedCall:
 
     def selected(self, selection: Selection) -> CapturedCall:
         """The part of the call to keep."""
-        call = self if selection.gradients else self._mapped(freed)
+        call = self if selection.values else replace(self, value=None)
+        call = call if selection.gradients else call._mapped(freed)
         if selection.heads is not None:
             call = call._of_heads(selection.heads)
         if selection.rows is not None:
@@ -107,16 +111,45 @@ class CapturedCall:
             return call
         if selection.dtype is not None:
             query, key = call.query.to(selection.dtype), call.key.to(selection.dtype)
-            call = replace(call, query=query, key=key)
+            value = None if call.value is None else call.value.to(selection.dtype)
+            call = replace(call, query=query, key=key, value=value)
         call = call._mapped(lambda tensor: tensor.to(selection.device))
         return call._mapped(torch.clone) if selection.copy else call
 
     def look(self) -> Look:
         """The look at this call. The weights are not computed yet."""
-        query, key, score = self.query, self.key, self.score
-        heads, key_heads = (x.shape[-3] if x.ndim > 2 else 1 for x in (query, key))
-        if heads != key_heads and key_heads != 1:
-            key = key.repeat_interleave(heads // key_heads, -3)
+        return look(**self._arguments())
+
+    def reading(self) -> Tensor:
+        """What each head reads, (*batch, heads, queries, d_value).
+
+        Raises:
+            WatchError: the values were not kept.
+        """
+        arguments = self._arguments()
+        reading: Tensor = attend(value=self.values().to(arguments["query"]), **arguments)
+        return reading
+
+    def values(self) -> Tensor:
+        """The values of each head, (*batch, heads, keys, d_value).
+
+        Raises:
+            WatchError: they were not kept.
+        """
+        if self.value is None:
+            raise WatchError("its values were not kept: pass values=True to watch")
+        return self._repeated(self.value[..., : self.key.shape[-2], :])
+
+    def _repeated(self, keys: Tensor) -> Tensor:
+        """Keys or values of fewer heads than the queries, repeated for each of these."""
+        heads, key_heads = (x.shape[-3] if x.ndim > 2 else 1 for x in (self.query, keys))
+        if heads == key_heads or key_heads == 1:
+            return keys
+        return keys.repeat_interleave(heads // key_heads, -3)
+
+    def _arguments(self) -> dict[str, Any]:
+        """The arguments of `regard.look`."""
+        query, key, score = self.query, self._repeated(self.key), self.score
         joint = torch.promote_types(query.dtype, key.dtype)
         joint = torch.float32 if joint.itemsize == 1 else joint  # of float8 torch has no products
         query, key = query.to(joint), key.to(joint)
@@ -129,7 +162,8 @@ class CapturedCall:
             closed, bias = mask_or_bias(bias)
             if closed is not None:
                 mask = closed if mask is None else as_mask(mask) & closed
-        return look(query, key, score=score, bias=bias, mask=mask, normaliser=self.normaliser)
+        options = {"score": score, "bias": bias, "mask": mask, "normaliser": self.normaliser}
+        return {"query": query, "key": key, **options}
 
     def readable(self, rows: Tensor) -> Tensor:
         """Which keys these queries may read, of shape (*batch or 1, rows, keys)."""
@@ -191,6 +225,9 @@ class CapturedCall:
                 return plane.index_select(-3, numbers.to(plane.device))
             return plane
 
+        def of_key_numbers(plane: Tensor) -> Tensor:
+            return plane if key_heads == 1 else plane.index_select(-3, numbers * key_heads // count)
+
         mask, score = self.mask, self.score
         if score is not None and not (isinstance(score, PairScore) and score.alike_for_heads):
             score = ScoreOfHeads(score, numbers, count)
@@ -204,9 +241,8 @@ class CapturedCall:
         return replace(
             self,
             query=self.query.index_select(-3, numbers),
-            key=self.key
-            if key_heads == 1
-            else self.key.index_select(-3, numbers * key_heads // count),
+            key=of_key_numbers(self.key),
+            value=None if self.value is None else of_key_numbers(self.value),
             score=score,
             bias=None if self.bias is None else of_numbers(self.bias),
             mask=mask,
@@ -216,8 +252,7 @@ class CapturedCall:
 
     def _of_rows(self, rows: RowIndex) -> CapturedCall:
         count = self.query.shape[-2]
-        index = range(count)[rows] if isinstance(rows, slice) else [i for i in rows if i < count]
-        numbers = torch.tensor([i % count for i in index if i >= -count], dtype=torch.long)
+        numbers = torch.tensor(row_numbers(rows, count), dtype=torch.long)
         device_numbers = numbers.to(self.query.device)
         mask = self.mask
         if isinstance(mask, Tensor):
@@ -233,6 +268,13 @@ class CapturedCall:
             rows=numbers,
             kept_places=self.places()[numbers],
         )
+
+
+def row_numbers(rows: RowIndex | None, count: int) -> list[int]:
+    """The numbers of these of `count` queries; those outside are left out."""
+    if rows is None or isinstance(rows, slice):
+        return list(range(count)[slice(None) if rows is None else rows])
+    return [i % count for i in rows if -count <= i < count]
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,10 +41,11 @@ def fused_call(
     """
     mask: MaskLike | None = causal(align="start") if is_causal else None
     if query.is_nested and key.is_nested:
-        return DeferredCall(_ragged, {"query": query, "key": key, "mask": mask, "scale": scale})
+        inputs = {"query": query, "key": key, "value": value, "mask": mask, "scale": scale}
+        return DeferredCall(_ragged, inputs)
     readable, bias = mask_of(attn_mask, query.shape[-2], key.shape[-2])
     mask = readable if mask is None else mask
-    return CapturedCall(query, key, score=ScaledDot(scale), bias=bias, mask=mask)
+    return CapturedCall(query, key, score=ScaledDot(scale), bias=bias, mask=mask, value=value)
 
 
 def mask_of(mask: Tensor | None, queries: int, keys: int) -> tuple[MaskLike | None, Tensor | None]:
@@ -68,12 +69,14 @@ def _aligned(bias: Any, queries: int, keys: int) -> MaskLike:
     return causal(align="end")
 
 
-def _ragged(query: Tensor, key: Tensor, mask: MaskLike | None, scale: float | None) -> CapturedCall:
+def _ragged(
+    query: Tensor, key: Tensor, value: Tensor, mask: MaskLike | None, scale: float | None
+) -> CapturedCall:
     """scaled_dot_product_attention of nested tensors, which takes no mask beside the causal one."""
     (query, queries), (key, keys) = padded(query), padded(key)
     lengths: MaskLike = Ragged(queries, keys)
     mask = lengths if mask is None else as_mask(mask) & lengths
-    return CapturedCall(query, key, score=ScaledDot(scale), mask=mask)
+    return CapturedCall(query, key, score=ScaledDot(scale), mask=mask, value=padded(value)[0])
 
 
 def flex_call(
@@ -91,10 +94,9 @@ def flex_call(
     mask = None if block_mask is None else FlexMask(block_mask.mask_mod)
     if query.shape[0] != key.shape[0]:
         key = key.expand(query.shape[0], *key.shape[1:])
-    if score_mod is None:
-        return CapturedCall(query, key, score=ScaledDot(scale), mask=mask)
     factor = query.shape[-1] ** -0.5 if scale is None else scale
-    return CapturedCall(query, key, score=FlexScore(score_mod, factor), mask=mask)
+    score = ScaledDot(scale) if score_mod is None else FlexScore(score_mod, factor)
+    return CapturedCall(query, key, score=score, mask=mask, value=value)
 
 
 def regard_call(
@@ -108,8 +110,9 @@ def regard_call(
         merged = merge(replace(request, key=key[..., :0, :]), request.batch())  # copies no keys
         if not isinstance(merged.score, ChangedScore):
             request, key = merged, key.squeeze(-3)
+            value = value if value is None or value.ndim < 5 else value.squeeze(-3)
     score, bias, normaliser = request.score, request.bias, request.normaliser
-    return CapturedCall(request.query, key, score, bias, request.mask, normaliser)
+    return CapturedCall(request.query, key, score, bias, request.mask, normaliser, value=value)
 
 
 def reading(weights: Tensor, value: Tensor) -> Tensor:
@@ -160,6 +163,7 @@ def declare(
     query: Float[Tensor, "*#batch queries d_query"],
     key: Float[Tensor, "*#batch keys d_key"],
     *,
+    value: Float[Tensor, "*#batch keys d_value"] | None = None,
     score: Score | None = None,
     bias: Float[Tensor, "..."] | None = None,
     mask: MaskLike | None = None,
@@ -170,8 +174,8 @@ def declare(
     Call it in a module whose own code computes softmax(Q K^T / sqrt(d)) V, which a watch cannot
     detect. The output of the module does not change.
 
-    The arguments are those of `regard.look`. The score is the scaled dot product by default. In the
-    mask, True = may be read.
+    The arguments are those of `regard.look`, and the values, for watches that keep them. The score is
+    the scaled dot product by default. In the mask, True = may be read.
 
     Example:
         >>> import torch, regard
@@ -189,6 +193,6 @@ def declare(
         running.attention_begins(query, key, None)
         running.report_attention(
             lambda: regard_call(
-                query, key, score=score, bias=bias, mask=mask, normaliser=normaliser
+                query, key, value, score=score, bias=bias, mask=mask, normaliser=normaliser
             )
         )

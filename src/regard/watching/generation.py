@@ -45,10 +45,12 @@ class CachedGeneration:
         self._path, self._prompt, self._selection = path, prompt, selection
         self._passes, self._numbers = passes, [passes.step(path)]
         self._links: list[Tensor] = []  # which entries of a step continue which of the step before
-        self._steps = [call]
+        self._steps = [replace(call, value=None)]
         self._latest = self._base = call.key
         self._new = [call.key[..., -1:, :].clone()]
         self._counts = [call.key.shape[-2]]
+        self._latest_value = self._base_value = call.value
+        self._new_values = [_newest(call.value)]
         self._grows: bool | None = None
         self._base_version = -1 if call.key.is_inference() else call.key._version
         # A call, and a copy of the cache that it read.
@@ -100,6 +102,7 @@ class CachedGeneration:
             return False
         if link is not None:
             self._new.append(call.key[..., -1:, :].clone())
+            self._new_values.append(_newest(call.value))
             self._links.append(link)
             self._numbers.append(self._passes.step(self._path))
             self._passes.add(self)
@@ -111,10 +114,10 @@ class CachedGeneration:
             if self._filled is None and call.key.data_ptr() == self._latest.data_ptr():
                 self._fill(call)
         self._grows = grown
-        self._latest = call.key
+        self._latest, self._latest_value = call.key, call.value
         self._counts.append(call.key.shape[-2])
         self._steps[-1] = replace(self._steps[-1], witness=None)
-        self._steps.append(replace(call, key=call.key.new_empty(0)))
+        self._steps.append(replace(call, key=call.key.new_empty(0), value=None))
         return True
 
     def seal(self) -> None:
@@ -129,7 +132,9 @@ class CachedGeneration:
             return self._sealed.tensors()
         queries = [each for step in self._steps for each in step.tensors()]
         filled = [] if self._filled is None else [self._filled[1]]
-        return [*queries, *self._new, *filled, self._latest, self._base]
+        values = (*self._new_values, self._latest_value, self._base_value)
+        kept_values = [each for each in values if each is not None]
+        return [*queries, *self._new, *filled, self._latest, self._base, *kept_values]
 
     def captured(self) -> CapturedCall:
         """The selected part of all steps as one call, with a query for each step.
@@ -181,7 +186,7 @@ class CachedGeneration:
     def _as_one_call(self) -> CapturedCall:
         steps, keys, low = self._steps, self._latest, [0] * self.tokens
         if len(steps) == 1:
-            return steps[0]
+            return replace(steps[0], value=self._latest_value)
         readable: MaskLike | None = None
         order: Tensor | None = None
         if self._grows:
@@ -210,6 +215,7 @@ class CachedGeneration:
             steps[0],
             query=query,
             key=keys,
+            value=self._latest_value if keys is self._latest else self._values_of(keys),
             mask=readable,
             bias=bias,
             witness=witness,
@@ -256,6 +262,14 @@ class CachedGeneration:
             return base
         tail = prompt[..., prompt.shape[-2] - length :, :]
         return prompt if torch.equal(tail, base) else base
+
+    def _values_of(self, keys: Tensor) -> Tensor | None:
+        """The values of the first cache and of each step; None where they are not those of the keys."""
+        if self._base_value is None:
+            return None
+        values = [self._base_value[..., :-1, :], *self._new_values]
+        joined_values = torch.cat([each for each in values if each is not None], -2)
+        return joined_values if joined_values.shape[-2] == keys.shape[-2] else None
 
     def _planes(
         self, steps: Sequence[CapturedCall], low: Sequence[int], keys: int
@@ -308,6 +322,10 @@ def _row(step: CapturedCall, keys: int) -> Tensor:
     query_number = torch.zeros(1, dtype=torch.long, device=step.query.device)
     row = replace(step, key=blank).readable(query_number)
     return row[(None,) * (step.query.ndim - row.ndim)]
+
+
+def _newest(value: Tensor | None) -> Tensor | None:
+    return None if value is None else value[..., -1:, :].clone()
 
 
 def _same(keys: Tensor, other_keys: Tensor) -> Tensor:

@@ -110,7 +110,7 @@ def _sdpa(
         readable, added = functions.mask_of(attention_mask, query.shape[-2], key.shape[-2])
     bias = _bias(added, options.get("position_bias"), key.shape[-2])
     score = ScaledDot(options.get("scaling"))
-    return CapturedCall(query, key, score=score, bias=bias, mask=readable)
+    return CapturedCall(query, key, score=score, bias=bias, mask=readable, value=value)
 
 
 def _flex(
@@ -132,6 +132,7 @@ def _flex(
         bias=_bias(added, options.get("position_bias"), key.shape[-2]),
         mask=None if attention_mask is added else FlexMask(attention_mask.mask_mod),
         normaliser=None if sinks is None else Sinks(sinks),
+        value=value,
     )
 
 

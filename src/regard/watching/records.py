@@ -15,6 +15,7 @@ from regard.watching.captured import Captured, CapturedCall, DeferredCall, Selec
 from regard.watching.errors import WatchError
 from regard.watching.generation import CachedGeneration
 from regard.watching.passes import DecoderPasses
+from regard.watching.readings import Projected
 from regard.watching.running import Stack
 from regard.watching.table import EmbeddingCall
 
@@ -83,6 +84,7 @@ class AttentionRecord:
     reads_another: bool | None = None  # whether its keys are of another sequence; None if unknown
     in_one_memory: bool = False  # whether queries and keys are one tensor
     unbatched: bool = False  # whether its sequences have no batch axis
+    projected: Projected | None = None  # the layer that read its output, where values are kept
     calls: list[Record] = field(default_factory=list)
     _kinds: dict[int, str] = field(default_factory=dict)  # by the number of calls
 
@@ -136,7 +138,7 @@ class AttentionRecord:
         if passes is None or isinstance(call, DeferredCall) or not CachedGeneration.begins(call):
             self.calls.append(RecordedCall(call, selection))
             return
-        call = call.selected(Selection(gradients=selection.gradients))
+        call = call.selected(Selection(gradients=selection.gradients, values=selection.values))
         previous = self.calls[-1] if self.calls else None
         if isinstance(previous, CachedGeneration):
             if previous.takes(call):

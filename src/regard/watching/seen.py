@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +15,7 @@ from regard.attention.looks import Look
 from regard.attention.looks.caption import Caption
 from regard.watching.captured import CapturedCall, Selection
 from regard.watching.errors import WatchError
+from regard.watching.readings import Readings, readings
 from regard.watching.records import AttentionRecord, Recording, storages
 from regard.watching.shown import Tokens, shown
 from regard.watching.table import HeadTable, Subject, html, table
@@ -123,14 +125,56 @@ class Seen(Mapping[str, Look]):
         numbers = places if kept_heads is None else tuple(kept_heads[head] for head in places)
         return self._captioned(self._recording.record(name), call, numbers)
 
-    def table(self, tokens: Tensor | None = None) -> HeadTable:
+    def moved(self, name: str, step: int = -1, *, shares: bool = False) -> Look:
+        """How much each key moves: the norm of weight x value x output projection, as a look.
+
+        Where the output projection is unknown, it is the norm of weight x value, and
+        `readings(name).objection` is the reason. The titles of pictures say which.
+
+        Args:
+            name: of the attention.
+            step: the number of its call.
+            shares: divide each row by its sum.
+
+        Source: Kobayashi et al. 2020, arXiv 2004.10102, equation 4 (the bias of the values is part
+        of them, that of the output belongs to no key).
+
+        Raises:
+            KeyError: there is no attention of this name.
+            WatchError: the watch was opened without `values=True`.
+        """
+        readings = self.readings(name, step)
+        look = self[name, step]
+        moved = look.scaled(readings.norms(), normalised=shares)
+        measure = "norms of weight x value"
+        measure += " x output projection" * (readings.projection is not None)
+        moved.caption = replace(look.caption, title=f"{look.caption.title}, {measure}")
+        return moved
+
+    def readings(self, name: str, step: int = -1) -> Readings:
+        """What each head of an attention reads and adds to the output, and its split by key.
+
+        Raises:
+            KeyError: there is no attention of this name.
+            WatchError: the watch was opened without `values=True`.
+        """
+        if not self._recording.selection.values:
+            raise WatchError("no values were kept: open the watch with values=True")
+        record = self._recording.record(name)
+        return readings(self.parts(name, step), record.projected, self._recording.selection.heads)
+
+    def table(self, tokens: Tensor | None = None, *, moved: bool = False) -> HeadTable:
         """Entropy, distance, sink, diagonal and copy scores of every head.
 
         Args:
             tokens: (batch, length), the token ids; by default the input of the embedding with the
                 largest vocabulary.
+            moved: measure `moved(name, shares=True)` in place of the weights.
+
+        Raises:
+            WatchError: the watch was opened without `values=True`, and `moved` needs them.
         """
-        return table(map(self._subject, self), self._recording.embedded, tokens)
+        return table(self._subjects(self, moved), self._recording.embedded, tokens)
 
     def scene(
         self,
@@ -141,6 +185,7 @@ class Seen(Mapping[str, Look]):
         entry: int = 0,
         title: str | None = None,
         links: Iterable[tuple[int, int]] | None = None,
+        moved: bool = False,
     ) -> Any:
         """The scene that an explorer shows: the last look of each attention, with labels.
 
@@ -154,6 +199,7 @@ class Seen(Mapping[str, Look]):
             title: the heading of the page; the name of the model's class by default.
             links: gold links, (key, query) places among the tokens that are shown, which the heads are sorted by: of
                 the cross attentions, or of all attentions where none is one.
+            moved: show `moved(name, shares=True)` in place of the weights.
 
         Returns:
             A `regard.explorer.Scene`.
@@ -162,7 +208,7 @@ class Seen(Mapping[str, Look]):
             ShapeError: a link is outside of the tokens.
             WatchError: no attention was seen, or the tokens fit no attention.
         """
-        subjects = [self._subject(name) for name in (self if names is None else names)]
+        subjects = self._subjects(self if names is None else names, moved)
         attentions = shown(
             subjects, self._recording.embedded, tokens=tokens, tokenizer=tokenizer, entry=entry
         )
@@ -207,6 +253,12 @@ class Seen(Mapping[str, Look]):
         """The memory in bytes that the kept tensors use."""
         calls = (call for record in self._recording.records.values() for call in record.calls)
         return sum(storages(each for call in calls for each in call.tensors()).values())
+
+    def _subjects(self, names: Iterable[str], moved: bool) -> list[Subject]:
+        subjects = [self._subject(name) for name in names]
+        if not moved:
+            return subjects
+        return [each._replace(look=self.moved(each.name, shares=True)) for each in subjects]
 
     def _subject(self, name: str) -> Subject:
         record, look = self._recording.record(name), self[name]

@@ -63,10 +63,9 @@ def _fast(
         readable = Ragged(lengths, lengths)
     if norm_weight is not None:
         states = F.layer_norm(states, (states.shape[-1],), norm_weight, norm_bias, eps)
-    query_and_key = 2 * len(weight) // 3
-    projected = F.linear(states, weight[:query_and_key], bias[:query_and_key])
-    query, key = (_split(each, heads) for each in projected.chunk(2, -1))
-    return CapturedCall(query, key, mask=readable)
+    projected = F.linear(states, weight, bias)
+    query, key, value = (_split(each, heads) for each in projected.chunk(3, -1))
+    return CapturedCall(query, key, mask=readable, value=value)
 
 
 def weighs(
@@ -95,33 +94,43 @@ def weighted_call(*arguments: Any, **named: Any) -> DeferredCall:
 def _weighed(
     query: Tensor,
     key: Tensor,
+    value: Tensor,
     num_heads: int,
     in_proj_weight: Tensor,
     in_proj_bias: Tensor | None,
     bias_k: Tensor | None,
+    bias_v: Tensor | None,
     add_zero_attn: bool,
     key_padding_mask: Tensor | None,
     attn_mask: Tensor | None,
     use_separate_proj_weight: bool,
     q_proj_weight: Tensor,
     k_proj_weight: Tensor,
+    v_proj_weight: Tensor,
 ) -> CapturedCall:
     """Inputs are (length, batch, width) or (length, width). All queries may read appended keys."""
-    separate = q_proj_weight, k_proj_weight
-    weights = separate if use_separate_proj_weight else in_proj_weight.chunk(3)[:2]
-    biases = (None, None) if in_proj_bias is None else in_proj_bias.chunk(3)[:2]
-    states = (x.transpose(0, 1) if x.ndim == 3 else x.unsqueeze(0) for x in (query, key))
-    queries, keys = (
+    separate = q_proj_weight, k_proj_weight, v_proj_weight
+    weights = separate if use_separate_proj_weight else in_proj_weight.chunk(3)
+    biases = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
+    states = (x.transpose(0, 1) if x.ndim == 3 else x.unsqueeze(0) for x in (query, key, value))
+    queries, keys, values = (
         _split(F.linear(x, weight, bias), num_heads)
         for x, weight, bias in zip(states, weights, biases, strict=True)
     )
-    appended = [] if bias_k is None else [_split(bias_k, num_heads)]
-    appended += [torch.zeros_like(keys[..., :1, :])] if add_zero_attn else []
-    keys = torch.cat([keys, *(each.expand_as(keys[..., :1, :]) for each in appended)], -2)
+    count = keys.shape[-2]
+    keys = _appended(keys, bias_k, num_heads, add_zero_attn)
+    values = _appended(values, bias_v, num_heads, add_zero_attn)
     bias = _added(attn_mask, key_padding_mask, num_heads, queries.dtype)
     if bias is not None:
-        bias = F.pad(bias, (0, len(appended)))
-    return CapturedCall(queries, keys, bias=bias)
+        bias = F.pad(bias, (0, keys.shape[-2] - count))
+    return CapturedCall(queries, keys, bias=bias, value=values)
+
+
+def _appended(keys: Tensor, row: Tensor | None, heads: int, zeros: bool) -> Tensor:
+    """Keys or values with a learned row and a row of zeros after them."""
+    rows = [] if row is None else [_split(row, heads)]
+    rows += [torch.zeros_like(keys[..., :1, :])] if zeros else []
+    return torch.cat([keys, *(each.expand_as(keys[..., :1, :]) for each in rows)], -2)
 
 
 SIGNATURE = inspect.signature(F.multi_head_attention_forward)

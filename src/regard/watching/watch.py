@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from regard.attention.torch_names import answers
 from regard.loops.availability import device_objection, transformed
 from regard.watching import running
-from regard.watching.captured import Captured, DeferredCall, RowIndex, Selection
+from regard.watching.captured import Captured, DeferredCall, RowIndex, Selection, row_numbers
 from regard.watching.errors import WatchError
 from regard.watching.following import Followed
 from regard.watching.interception import ModelObserver
 from regard.watching.passes import DecoderPasses
+from regard.watching.readings import Projected, output_layer
 from regard.watching.records import Recording
 from regard.watching.running import Stack
 from regard.watching.seen import Seen
@@ -44,6 +45,7 @@ def watch(
     copy: bool = False,
     group: bool = True,
     gradients: bool = False,
+    values: bool = False,
 ) -> Watch:
     """Observe the attention of a model while it runs, without changing its output.
 
@@ -67,6 +69,7 @@ def watch(
         group: combine the one-token calls of cached generation, and the steps of a loop, into one
             look.
         gradients: keep the graph, so that looks have gradients.
+        values: keep the values as well, for `seen.moved` and `seen.readings`.
 
     Returns:
         A context manager, whose value is a `Seen`: a mapping of names to looks.
@@ -95,6 +98,7 @@ def watch(
         dtype=dtype,
         copy=copy,
         gradients=gradients,
+        values=values,
     )
     patterns = _numbers("layers", layers, LAYERS, (str,))
     return Watch(model, patterns, selection, _bytes(memory), group)
@@ -118,6 +122,7 @@ class Watch(ModelObserver):
         self._followed = None if passes is None else Followed(passes)
         self._called: dict[str, nn.Module] = {}
         self._softmaxes: dict[str, str] = {}
+        self._unread = ""  # the path of the attention whose output no layer has read yet
 
     def __enter__(self) -> Seen:
         self.begin()
@@ -143,6 +148,8 @@ class Watch(ModelObserver):
         if path is None:
             return
         module = self._called[path] = stack[-1].module
+        if self._unread and running.PROJECTION.search(type(module).__name__):
+            self._note_projection(module, arguments)
         tokens = arguments[0] if isinstance(arguments, tuple) and arguments else None
         if not (isinstance(module, nn.Embedding) and isinstance(tokens, Tensor)):
             return
@@ -186,6 +193,25 @@ class Watch(ModelObserver):
             if isinstance(call, DeferredCall) and call.within:
                 path = f"{path}.{call.within}" if path else call.within
             self._recording.add(path + number, call, stack)
+        if self._recording.selection.values:
+            within = call.within if isinstance(call, DeferredCall) else ""
+            layer = output_layer(stack[-1].module, within)
+            record = self._recording.records[path + number]
+            record.projected = None if layer is None else Projected(layer)
+            self._unread = path + number if layer is None else ""
+
+    def _note_projection(self, module: nn.Module, arguments: object) -> None:
+        """The next projection after an attention may be its output projection."""
+        record, self._unread = self._recording.records[self._unread], ""
+        states = arguments[0] if isinstance(arguments, tuple) and arguments else None
+        if (
+            isinstance(states, Tensor)
+            and states.ndim > 1
+            and not (states.is_nested or transformed())
+        ):
+            rows = row_numbers(self._recording.selection.rows, states.shape[-2])
+            if rows:
+                record.projected = Projected(module, states[..., rows[-1], :].detach().clone())
 
     def _is_watched(self, path: str) -> bool:
         names = (running.short(path, kind) for kind in ("self", "cross", "causal"))

@@ -125,6 +125,25 @@ def test_so_are_those_of_the_mean_of_heads(case: Case) -> None:
     check(double, "received", look.mean_heads().received(), mean.received())
 
 
+@pytest.mark.parametrize("normalised", [False, True])
+@EVERY_CASE
+def test_so_are_those_of_scaled_weights(case: Case, normalised: bool) -> None:
+    look, exact = look_and_dense(case)
+    if case.slack != 1 or bool((exact.weights < 0).any()):
+        pytest.skip("its rounding is larger than the tolerance of a product, or rows cancel")
+    factors = 0.5 + torch.arange(look.shape[-1], dtype=torch.float64) % 3
+    weights = exact.weights * factors
+    if normalised:
+        total = weights.sum(-1, keepdim=True)
+        weights = weights / torch.where(total == 0, 1.0, total)
+    scaled = Dense(weights, weights != 0)
+    check_answers(case, look.scaled(factors, normalised=normalised), scaled)
+    with pytest.raises(TypeError, match="log-normaliser"):
+        look.scaled(factors).log_normaliser()
+    with pytest.raises(regard.attention.shapes.ShapeError, match="one a key"):
+        look.scaled(torch.ones(look.shape[-1] + 2))
+
+
 @pytest.mark.parametrize(
     ("name", "spoil"),
     [

@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.attention.kernels.request import Request, ask
 from regard.attention.looks.entries import Entry, Stored, merge, select, selection
 from regard.attention.looks.notebook import html
-from regard.attention.looks.scored import MeanBlocks
+from regard.attention.looks.scored import MeanBlocks, ScaledBlocks, scaled
 from regard.attention.looks.source import BlockSource
 from regard.attention.looks.statistics import Statistics
 from regard.attention.looks.weights import Weights
@@ -128,6 +128,38 @@ class Look(Statistics):
             )
         look = MeanLook(self)
         look.caption = self.caption.averaged()
+        return look
+
+    def scaled(self, factors: Float[Tensor, "*#batch keys"], *, normalised: bool = False) -> Look:
+        """The look whose weights are these, times a factor for each key.
+
+        With the norms of values as factors it tells how much each key moves, where the weights
+        tell how much it is read (Kobayashi et al. 2020, arXiv 2004.10102). It has no gradient with
+        respect to the factors.
+
+        Args:
+            factors: they broadcast to (*batch, keys).
+            normalised: divide each row by its sum, so that the sum is 1 again, or 0.
+
+        Raises:
+            ShapeError: the factors do not broadcast.
+
+        Example:
+            >>> import torch, regard
+            >>> look = regard.look(torch.zeros(1, 2), torch.zeros(2, 2))
+            >>> look.scaled(torch.tensor([0.0, 3.0])).weights()
+            tensor([[0.0000, 1.5000]])
+        """
+        shape = (*self.shape[:-2], self.shape[-1])
+        try:
+            factors = factors.detach().to(self.device).expand(shape)
+        except RuntimeError as error:
+            raise ShapeError(
+                f"factors have shape {list(factors.shape)}: pass factors that broadcast to"
+                f" {list(shape)}, one a key"
+            ) from error
+        look = ScaledLook(self, factors, normalised)
+        look.caption = self.caption
         return look
 
     def plot(self, height: int = 64, width: int = 64, **how: Any) -> Any:
@@ -246,3 +278,48 @@ class MeanLook(Look):
 
     def _with(self, change: Callable[[Request], Request]) -> MeanLook:
         return MeanLook(self._look._with(change))
+
+
+class ScaledLook(Look):
+    """The look whose weights are another's, times a factor for each key, (*batch, keys)."""
+
+    def __init__(self, look: Weights, factors: Tensor, normalised: bool) -> None:
+        super().__init__(look._request)
+        self._look, self._factors, self._normalised = look, factors, normalised
+
+    @property
+    def shape(self) -> Shape:
+        return self._look.shape
+
+    def _at(self, entries: tuple[Entry, ...]) -> ScaledLook:
+        return self._with_look(cast(Look, self._look)._at(entries), self._factors[entries])
+
+    def _merged(self) -> ScaledLook:
+        return self._with_look(cast(Look, self._look)._merged(), self._factors.flatten(-3, -2))
+
+    def _with_look(self, look: Weights, factors: Tensor | None = None) -> ScaledLook:
+        return ScaledLook(look, self._factors if factors is None else factors, self._normalised)
+
+    def _source(self) -> BlockSource:
+        return ScaledBlocks(self._look._source(), self._factors, self._normalised)
+
+    def _rows(self, rows: Tensor | None) -> Tensor:
+        return scaled(self._look._rows(rows), self._factors, self._normalised)
+
+    def _readable(self, rows: Tensor, columns: Tensor) -> Tensor | None:
+        return self._look._readable(rows, columns)
+
+    def _temperature(self) -> float:
+        raise TypeError("scaled weights have no log-normaliser: use that of the look itself")
+
+    def _cost(self) -> int:
+        return self._look._cost()
+
+    def _finite(self) -> ScaledLook:
+        return self._with_look(self._look._finite())
+
+    def _spoilt(self, rows: Tensor | None) -> Tensor | None:
+        return self._look._spoilt(rows)
+
+    def _with(self, change: Callable[[Request], Request]) -> ScaledLook:
+        return self._with_look(self._look._with(change))

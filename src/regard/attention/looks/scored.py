@@ -37,6 +37,29 @@ class MeanBlocks(BlockSource):
             yield WeightsBlock(strip, mean, mean != 0)
 
 
+class ScaledBlocks(BlockSource):
+    """Rows of weights, each times the factor of its key, (*batch, keys)."""
+
+    def __init__(self, source: BlockSource, factors: Tensor, normalised: bool) -> None:
+        super().__init__(source.batch, source.frame)
+        self._source, self._factors, self._normalised = source, factors, normalised
+
+    def blocks(self, rows: Tensor | None) -> Iterator[Block]:
+        for block in self._source.blocks(rows):
+            region, weights = block.region, block.weights()
+            factors = self._factors[(*region.entries, region.across)]
+            yield WeightsBlock(region, scaled(weights, factors, self._normalised), weights != 0)
+
+
+def scaled(weights: Tensor, factors: Tensor, normalised: bool) -> Tensor:
+    """Whole rows of weights times the factors of their keys; `normalised` to a sum of 1, or 0."""
+    products = weights * factors.unsqueeze(-2).to(weights.dtype)
+    if not normalised:
+        return products
+    total = products.sum(-1, keepdim=True)
+    return products / torch.where(total == 0, 1.0, total)
+
+
 class ScoredBlocks(BlockSource):
     """Rows of any score, mask and normaliser: every batch entry at once, a few rows of each.
 
