@@ -110,7 +110,10 @@ def compiled_loops() -> None:
 
     logging.getLogger("regard.loops").setLevel(logging.WARNING)
     if are_compiled():
-        for loops in (LOOPS, *kernels.LOOPS.values()):
+        preparations = LOOPS, *kernels.LOOPS.values()
+        for loops in preparations:
+            loops.ready()  # all begin at once, each in a process of its own
+        for loops in preparations:
             loops.wait()
 
 

@@ -15,6 +15,7 @@ import io
 import multiprocessing
 import multiprocessing.process
 import os
+import pkgutil
 import resource
 import signal
 import struct
@@ -33,6 +34,7 @@ import torch
 
 import regard
 from regard.cli.main import main
+from regard.loops.availability import are_compiled
 
 SOURCE = Path(regard.__file__).parents[1]
 # Machines may be slow and busy: only a command that hangs takes so long.
@@ -122,17 +124,26 @@ def run_here(*arguments: str | Path, stdin: bytes = b"") -> Result:
 @functools.cache
 def preload() -> None:
     """Import and read once, here, what every child would have to import and read for itself."""
+    modules = (module.name for module in pkgutil.walk_packages(regard.__path__, "regard."))
+    for name in modules:
+        if name != "regard.__main__" and ".triton" not in name:
+            importlib.import_module(name)
     for name in (
-        "matplotlib.backends.backend_agg", "matplotlib.backends.backend_pdf", "matplotlib.backends.backend_svg",
-        "regard.translation.evaluation.scores", "regard.translation.training.preparation",
-        "regard.translation.translator", "regard.viewing.charts", "regard.viewing.pictures",
-        "regard.explorer.page", "regard.viewing.terminal", "rich.console", "sacrebleu",
-        "torch._dynamo",  # which training imports
+        "PIL.BmpImagePlugin", "PIL.GifImagePlugin", "PIL.JpegImagePlugin", "PIL.PpmImagePlugin",
+        "encodings.utf_8_sig", "filelock", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_pdf",
+        "matplotlib.backends.backend_svg", "rich.console", "rich.progress", "rich.table",
+        "sacrebleu.tokenizers.tokenizer_13a", "sacrebleu.tokenizers.tokenizer_spm", "sentencex",
+        "torch._dynamo", "torch.profiler._cupti_monitor", "typer._adapters", "typer._click._textwrap",
+        "typer._click.decorators",
     ):  # fmt: skip
-        importlib.import_module(name)
+        with suppress(ImportError):  # private names, which another version may lack
+            importlib.import_module(name)
     # numba reads its own library when it first loads a kernel, which takes longer than a small training.
     for context in ("typing_context", "target_context"):
         getattr(importlib.import_module("numba.core.registry").cpu_target, context).refresh()
+    # Read from the cache what other processes have compiled.
+    if are_compiled():
+        importlib.import_module("regard.translation.decoding.preparation").compile_loops()
     # A child that collects garbage would copy every page that it looks at.
     gc.collect()
     gc.freeze()
