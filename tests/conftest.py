@@ -42,10 +42,9 @@ SHAPED = [
     for name in "attend blocks heads looks masks memory normalisers positions scores".split()
 ]
 
-# Tests here type commands, train, or drive a browser: nearly all of them are slow, so all are marked.
-SLOW = [
-    Path(__file__).parent / name for name in ("browser", "documentation/test_blocks.py", "journeys")
-]
+# What `-m 'not slow'` leaves out, written by `.ci/durations`: tests, and places all of whose tests are slow.
+SLOW = (Path(__file__).parent / "slow.txt").read_text(encoding="utf-8").splitlines()
+SLOW_TESTS, SLOW_PLACES = set(SLOW), tuple(line for line in SLOW if "::" not in line)
 
 # Sums in one order: with more threads the last bits, and so ties, would depend on the machine.
 torch.set_num_threads(1)
@@ -67,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if any(item.path.is_relative_to(place) for place in SLOW):
+        if item.nodeid in SLOW_TESTS or item.nodeid.startswith(SLOW_PLACES):
             item.add_marker("slow")
 
 

@@ -132,6 +132,9 @@ def test_the_longest_tests_are_written_into_the_document(project):
     head, end = "<!-- longest tests: .ci/durations writes them -->", "<!-- end -->"
     document = project / "CONTRIBUTING.md"
     document.write_text(f"before\n{head}\nold\n{end}\nafter\n")
+    slow = project / "tests" / "slow.txt"
+    slow.parent.mkdir()
+    slow.write_text("tests/test_28.py\ntests/test_1.py::gone\n")
     lines = [f"{number}.25\ttests/test_{number}.py::test" for number in range(30)]
     for name, part in (("earlier", [*lines, "99\ttests/test_3.py::test"]), ("later", lines[3:4])):
         (project / name).write_text("\n".join(part) + "\n")
@@ -143,7 +146,21 @@ def test_the_longest_tests_are_written_into_the_document(project):
     assert text.count("| `tests/") == 25
     assert "99" not in text
     assert text.endswith(f"|\n\n{end}\nafter\n")
+    place, *names = slow.read_text().splitlines()
+    assert place == "tests/test_28.py"
+    slowest = {f"tests/test_{number}.py::test" for number in range(1, 30)}
+    assert names == sorted(slowest - {"tests/test_28.py::test"})
     document.write_text("no table")
     refused = run(project / ".ci" / "durations", "later", folder=project)
     assert (refused.returncode, document.read_text()) == (1, "no table")
     assert "no table of the longest tests" in refused.stderr
+
+
+def test_the_slow_tests_that_are_listed_exist():
+    root = SCRIPTS.parent
+    for line in (root / "tests" / "slow.txt").read_text(encoding="utf-8").splitlines():
+        path, _, name = line.partition("::")
+        assert (root / path).exists(), line
+        if name:
+            function = name.partition("[")[0].rpartition("::")[2]
+            assert f"def {function}(" in (root / path).read_text(encoding="utf-8"), line

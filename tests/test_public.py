@@ -103,7 +103,6 @@ def test_an_import_loads_no_more_than_it_needs(code, unloaded):
     assert set(unloaded.split()).isdisjoint(printed)
 
 
-@pytest.mark.slow
 def test_a_strict_type_checker_sees_every_name(tmp_path):
     pytest.importorskip("mypy")
     names = sorted(set(NAMES))

@@ -221,7 +221,6 @@ def test_a_widget_is_drawn_by_the_same_module(generated, browser):
     context.close()
 
 
-@pytest.mark.slow
 def test_a_text_of_36000_tokens_is_open_to_a_server(open_page, tmp_path, monkeypatch):
     """`regard explore MODULE:CALL`: the model runs once, the map is computed where it is looked at."""
     from regard.cli.commands import explore

@@ -198,7 +198,6 @@ def test_many_ranges_do_no_harm(server):
     assert time.monotonic() - start < 5
 
 
-@pytest.mark.slow
 def test_a_crowd_gets_its_own_answers_or_is_told_to_come_back(server):
     texts = [f"Tengo {word} gatos." for word in ("dos", "tres", "cuatro", "cinco", "seis")]
     alone = {text: text_of(server.translate(text)[2]) for text in texts}
@@ -220,7 +219,6 @@ def test_a_crowd_gets_its_own_answers_or_is_told_to_come_back(server):
     server.healthy()
 
 
-@pytest.mark.slow
 def test_slow_clients_are_dropped_while_others_are_served(server):
     time.sleep(4)  # connections of the tests before are closed
     baseline = server.descriptors()
@@ -237,7 +235,6 @@ def test_slow_clients_are_dropped_while_others_are_served(server):
         client.close()
 
 
-@pytest.mark.slow
 def test_bodies_of_a_byte_now_and_then_are_dropped_while_others_are_served(server):
     head = (
         f"POST /api/translate HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
@@ -263,7 +260,6 @@ def test_bodies_of_a_byte_now_and_then_are_dropped_while_others_are_served(serve
         client.close()
 
 
-@pytest.mark.slow
 def test_a_client_that_leaves_takes_its_work_along(server):
     leaving = [server.connect() for _ in range(40)]
     body = json.dumps({"model": "es-en", "text": "Me gusta leer libros. " * 40})

@@ -116,7 +116,6 @@ def test_the_bundled_model_translates_real_text_the_same(spanish, exported, beam
     assert len({one.text for one in theirs}) == len(SPANISH)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.0, 1.4])
 def test_a_corpus_is_translated_the_same_or_better(spanish, exported, data_folder, alpha):
     pairs = read_aligned(Tsv(data_folder / "tatoeba-spa-eng" / "valid.tsv", 1, 0))

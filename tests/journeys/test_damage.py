@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from tests.journeys.commands import Result, check_refused, run
 
-pytestmark = pytest.mark.slow
 # Files for people, which no command reads: they are damaged all at once.
 PROSE = {"card.md", "commands.txt", "curves.png", "metrics.jsonl", "repeat.txt", "samples.txt"}
 

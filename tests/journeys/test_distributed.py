@@ -65,7 +65,6 @@ def losses(folder: Path) -> list[float]:
     return [line["loss"] for line in lines]
 
 
-@pytest.mark.slow
 def test_two_processes_train_as_one_and_go_on_as_one(corpus, tmp_path):
     alone, folder = tmp_path / "alone", tmp_path / "two"
     assert run("train", corpus / "tiny.toml", "--run", alone, *PLAIN).code == 0
@@ -96,7 +95,6 @@ def test_two_processes_train_as_one_and_go_on_as_one(corpus, tmp_path):
     assert run("translate", "--model", folder, "--beam", "1", "El gato").code == 0
 
 
-@pytest.mark.slow
 def test_the_processes_end_when_torchrun_is_killed(corpus, tmp_path):
     """Each of them holds standard error open: it ends when the last of them has ended."""
     folder = tmp_path / "run"
@@ -113,7 +111,6 @@ def test_the_processes_end_when_torchrun_is_killed(corpus, tmp_path):
     assert re.search("error: .* has ended: continue from the newest checkpoint", err)
 
 
-@pytest.mark.slow
 def test_a_mistake_is_told_once(corpus, tmp_path):
     code, out, err = ended(
         torchrun("train", corpus / "tiny.toml", "--run", tmp_path / "run", "--data", tmp_path)

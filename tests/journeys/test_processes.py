@@ -57,7 +57,6 @@ def kill(trainer: Trainer, moment: Callable[[], None]) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a process with a GPU cannot be forked")
 def test_fifty_kills_at_any_moment_leave_a_checkpoint_that_works(corpus, tmp_path):
     """Each step saves. The child has everything but the checkpoint from here, so that it is soon at work again.

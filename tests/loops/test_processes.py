@@ -216,7 +216,6 @@ print((memory("VmHWM") - before) / 1024)
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux forgets a peak")
 def test_memory_does_not_grow_as_queries_times_keys() -> None:
     result = subprocess.run(

@@ -171,7 +171,6 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is counted in other units")
 def test_the_matrix_is_never_there() -> None:
     ran = subprocess.run(

@@ -66,7 +66,6 @@ class Reader(nn.Module):
             return regard.attend(query, key, key, score=self.score, mask=masks.padding(lengths))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["cpu", "sdpa", "matmul", "reference"])
 def test_an_exported_program_reads_the_same(kernel: str) -> None:
     query, key = torch.randn(2, 5, 4), torch.randn(2, 7, 4)

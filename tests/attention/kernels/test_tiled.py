@@ -439,7 +439,6 @@ print(peak() - before)
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["window", "window, ALiBi", "dropout"])
 def test_the_peak_of_a_process_grows_with_the_length(name: str) -> None:
     def peak(length: int) -> int:

@@ -188,7 +188,7 @@ print((kilobytes("VmHWM") - before) / 1024)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-@pytest.mark.parametrize("length", [4096, pytest.param(16384, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("length", [4096, 16384])
 def test_memory_grows_with_the_lengths(length: int) -> None:
     """Megabytes over those of short looks: blocks of scores, and at 16,384 no twentieth of the matrix."""
     done = subprocess.run(

@@ -174,7 +174,6 @@ print(peak() - before)
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "length", "learning"),
     [

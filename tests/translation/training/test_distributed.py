@@ -140,7 +140,6 @@ def test_with_dropout_an_interruption_changes_no_bit(tmp_path):
     assert len(hashes) == 1
 
 
-@pytest.mark.slow
 @forked
 @pytest.mark.parametrize("model", ["transformer", "recurrent"])
 def test_pieces_make_the_run_of_a_whole(tmp_path, model):

@@ -118,7 +118,6 @@ def test_kills_at_any_change_to_the_disk_leave_the_run_that_was_not_killed(strai
     assert changes > 100
 
 
-@pytest.mark.slow
 @forked
 @pytest.mark.parametrize("share", range(10))
 def test_a_kill_anywhere_leaves_the_run_that_was_not_killed(straight, tmp_path, share):

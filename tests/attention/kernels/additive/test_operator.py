@@ -98,7 +98,6 @@ def test_several_upstream_gradients_at_once() -> None:
             assert torch.allclose(mine[k], theirs)
 
 
-@pytest.mark.slow
 def test_compile_sees_one_graph() -> None:
     score = scores.Additive(8, 8, 16)
     query, key = torch.randn(2, 70, 8), torch.randn(2, 90, 8)

@@ -241,7 +241,6 @@ for kernel, more in ((forward, {}), (backward, {"BY_KEYS": True}), (backward, {"
 
 
 @needs_triton
-@pytest.mark.slow
 def test_it_compiles_for_a_gpu_without_atomics() -> None:
     surroundings = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     ran = subprocess.run(
