@@ -26,7 +26,9 @@ Edits = Edit | OnWeights | Sequence[Edit | OnWeights]
 def change(model: nn.Module, edits: Mapping[str, Edits]) -> Change:
     """Run a model with edited attention: heads switched off, weights set, sharpened or replaced.
 
-    It changes the attentions that `regard.watch` sees. The weights of an edited attention are computed as a
+    It changes the attentions that `regard.watch` sees. Edits of weights come before those of outputs.
+
+    The weights of an edited attention are computed as a
     matrix, which `weights` of the change returns; dropout is not applied to them. A `watch` that is open at the same
     time sees the queries and keys of an edited attention, that is its weights before the edit.
 
@@ -134,7 +136,12 @@ class Change(ModelObserver):
         path = self.path(stack)
         if path is None or not (edits := self._edits_of(path, stack)):
             return None
-        return self._running.setdefault(path, _Edited(edits, _names(path, stack)))
+        if path not in self._running:
+            with (
+                running.reports_suppressed()
+            ):  # the outputs of another run are computed by regard.attend
+                self._running[path] = _Edited(edits, _names(path, stack))
+        return self._running[path]
 
     def __contains__(self, name: object) -> bool:
         """Whether an attention of this name, or path, was edited."""
@@ -178,13 +185,20 @@ class _Edited:
     """The edits of one attention, and the weights that they gave."""
 
     def __init__(self, edits: Sequence[Edit | OnWeights], names: list[str]) -> None:
-        self._edits, self._queries, self.names = edits, 0, names
+        bound = [each.bound(names) if isinstance(each, Edit) else each for each in edits]
+        self._of_outputs = [each for each in bound if isinstance(each, Edit) and each.edits_outputs]
+        self._of_weights = [each for each in bound if each not in self._of_outputs]
+        self._queries, self._start, self.names = 0, 0, names
         self.weights: list[Tensor] = []
 
-    def __call__(self, weights: Tensor) -> Tensor:
-        first_query, self._queries = self._queries, self._queries + weights.shape[-2]
-        for edit in self._edits:
-            edited = edit(weights, first_query) if isinstance(edit, Edit) else edit(weights)
+    @property
+    def edits_outputs(self) -> bool:
+        return bool(self._of_outputs)
+
+    def of_weights(self, weights: Tensor) -> Tensor:
+        self._start, self._queries = self._queries, self._queries + weights.shape[-2]
+        for edit in self._of_weights:
+            edited = edit(weights, self._start) if isinstance(edit, Edit) else edit(weights)
             if not isinstance(edited, Tensor) or edited.shape != weights.shape:
                 returned = (
                     list(edited.shape)
@@ -197,6 +211,12 @@ class _Edited:
             weights = edited
         self.weights.append(weights.detach())
         return weights
+
+    def of_outputs(self, outputs: Tensor) -> Tensor:
+        """The edited outputs of the heads, after their weights were edited."""
+        for edit in self._of_outputs:
+            outputs = edit(outputs, self._start)
+        return outputs
 
 
 def _below(name: str, calls: Sequence[Tensor]) -> Tensor:

@@ -144,6 +144,7 @@ def _read_regard(
 ) -> tuple[Tensor, Look]:
     if query.ndim > weights.ndim and query.ndim > 4:  # grouped heads were merged
         weights = weights.unflatten(-3, query.shape[-4:-2])
+        value = value if value.ndim == query.ndim else value.unflatten(-3, query.shape[-4:-2])
     return weights.to(value.dtype) @ value, StoredLook(weights)
 
 

@@ -37,6 +37,7 @@ def register(
     read: Function | None = None,
     when: Callable[..., bool] | None = None,
     weights: Callable[..., Tensor | None] | None = None,
+    encloses: bool = False,
 ) -> None:
     """Let watches see the calls of an attention function of another library.
 
@@ -54,6 +55,7 @@ def register(
         when: takes the arguments; calls for which it returns False are not seen.
         weights: takes the result and the arguments, and returns the weights of the result or None.
             The look is checked against their last row.
+        encloses: whether `read` calls another registered function, in which outputs of heads are edited.
 
     Raises:
         WatchError: the module is imported and has no such function.
@@ -67,7 +69,7 @@ def register(
         ...     return CapturedCall(q, k, score=regard.scores.Dot())
         >>> register(attention, adapter, read=lambda weights, q, k, v: weights @ v)
     """
-    registered = Adapter(adapter, read, when, weights)
+    registered = Adapter(adapter, read, when, weights, encloses)
     path = function if isinstance(function, str) else _path_of(function)
     if isinstance(function, str) or isinstance(_owner(path)[0], type):  # of a class: a method
         replace_function(path, registered.wrap)
@@ -108,6 +110,7 @@ class Adapter:
     read: Function | None = None
     when: Callable[..., bool] | None = None
     weights: Callable[..., Tensor | None] | None = None
+    encloses: bool = False
 
     def wrap(self, original: Function) -> Function:
         @functools.wraps(original)
@@ -118,8 +121,7 @@ class Adapter:
             running.attention_begins(*_tensors(arguments, named))
             edit = self.read and running.edit()
             if self.read and edit:
-                weights = self.call(*arguments, **named).captured().look().weights()
-                result = self.read(running.edited(edit, weights), *arguments, **named)
+                result = self._read_edited(self.read, edit, arguments, named)
             else:
                 with running.reports_suppressed():
                     result = original(*arguments, **named)
@@ -138,6 +140,27 @@ class Adapter:
 
         through.reports_attention = True  # type: ignore[attr-defined]
         return through
+
+    def _read_edited(
+        self, read: Function, edit: running.Edit, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> Any:
+        """The result with edited weights, or with edited outputs of the heads."""
+        call = self.call(*arguments, **named).captured()
+        weights = edit.of_weights(call.look().weights())
+        if not edit.edits_outputs or self.encloses:
+            return read(weights, *arguments, **named)
+        if call.value is None:
+            raise WatchError("outputs of its heads cannot be edited: its adapter has no value")
+        # The function reads the edited outputs as values, each query its own, so they have its layout.
+        values = call.values()
+        outputs = edit.of_outputs(weights.to(values.dtype) @ values)
+        ones = torch.eye(weights.shape[-2], dtype=weights.dtype, device=weights.device)
+        ones = ones.expand(*weights.shape[:-1], weights.shape[-2])
+        if "value" in named:
+            return read(ones, *arguments, **{**named, "value": outputs})
+        place = 2 + bool(arguments and isinstance(arguments[0], nn.Module))
+        arguments = (*arguments[:place], outputs, *arguments[place + 1 :])
+        return read(ones, *arguments, **named)
 
 
 def _tensors(arguments: tuple[Any, ...], named: dict[str, Any]) -> Iterator[object]:

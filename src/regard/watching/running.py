@@ -4,15 +4,14 @@ Each thread and task has its own stack and watches. The hooks are torch's global
 hook on a module turns off the fast path of nn.TransformerEncoderLayer.
 """
 
-import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -105,7 +104,48 @@ class RunningModule:
 
 
 Stack = tuple[RunningModule, ...]
-Edit = Callable[[Tensor], Tensor]  # of weights (*batch, heads, queries, keys)
+
+
+class Edit(Protocol):
+    """The edits of an attention that is running. Edits of outputs come after those of weights."""
+
+    @property
+    def edits_outputs(self) -> bool: ...
+
+    def of_weights(self, weights: Tensor) -> Tensor:
+        """The edited weights (*batch, heads, queries, keys)."""
+        ...
+
+    def of_outputs(self, outputs: Tensor) -> Tensor:
+        """The edited outputs of heads, (*batch, heads, queries, d_value)."""
+        ...
+
+
+class Edits(NamedTuple):
+    """The edits of all open changes, in order."""
+
+    edits: Sequence[Edit]
+    weights: Tensor | None = None  # those that an enclosing attention edited
+
+    @property
+    def edits_outputs(self) -> bool:
+        return any(each.edits_outputs for each in self.edits)
+
+    def of_weights(self, weights: Tensor) -> Tensor:
+        if self.weights is not None:
+            return self.weights
+        return _with_heads(weights, [each.of_weights for each in self.edits])
+
+    def of_outputs(self, outputs: Tensor) -> Tensor:
+        return _with_heads(outputs, [each.of_outputs for each in self.edits])
+
+
+def _with_heads(plane: Tensor, edits: Iterable[Callable[[Tensor], Tensor]]) -> Tensor:
+    """A plane of weights or outputs after these edits. One of three axes is of one head."""
+    edited = plane if plane.ndim > 3 else plane.unsqueeze(-3)
+    for edit in edits:
+        edited = edit(edited)
+    return edited if plane.ndim > 3 else edited.squeeze(-3)
 
 
 class StackObserver:
@@ -225,14 +265,7 @@ def edit() -> Edit | None:
         return enclosing
     stack = _stack.get()
     edits = [own_edit for observer in _observers.get() if (own_edit := observer.edit(stack))]
-    if not edits:
-        return None
-    return lambda weights: functools.reduce(lambda edited, edit: edit(edited), edits, weights)
-
-
-def edited(edit: Edit, weights: Tensor) -> Tensor:
-    """The edited weights. Weights of three axes are of one head."""
-    return edit(weights) if weights.ndim > 3 else edit(weights.unsqueeze(-3)).squeeze(-3)
+    return Edits(edits) if edits else None
 
 
 def crosses(path: str, stack: Stack) -> bool | None:
@@ -276,9 +309,10 @@ def reports_suppressed() -> AbstractContextManager[None]:
     return _with(_suppressed, True)
 
 
-def edit_is(edit: Edit) -> AbstractContextManager[None]:
-    """Use this edit for attentions inside."""
-    return _with(_edit, edit)
+def weights_are(weights: Tensor) -> AbstractContextManager[None]:
+    """Use these weights in the attention inside, and the edits of outputs of the enclosing one."""
+    enclosing = edit()
+    return _with(_edit, Edits([] if enclosing is None else [enclosing], weights))
 
 
 @contextmanager

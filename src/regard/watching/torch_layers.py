@@ -165,7 +165,7 @@ def _read_weighed(weights: Tensor, *arguments: Any, **named: Any) -> Any:
     """nn.MultiheadAttention with weights: its fused attention, inside, reads with the edited weights."""
     named = {**named, "need_weights": False}
     average = named.pop("average_attn_weights", True)
-    with running.edit_is(lambda _: weights):
+    with running.weights_are(weights):
         output, _ = F.multi_head_attention_forward(*arguments, **named)
     returned = weights.mean(-3) if average else weights
     return output, returned if arguments[0].ndim == 3 else returned.squeeze(0)
@@ -178,4 +178,5 @@ register(
     weighted_call,
     read=_read_weighed,
     when=weighs,
+    encloses=True,
 )
