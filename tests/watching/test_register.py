@@ -64,7 +64,7 @@ def test_a_change_edits_it(library):
     register("attention_library.attention", adapter, read=read)
     x = torch.randn(1, 5, 3, 4)
     with regard.change(Layer(), {"self": regard.edits.Scale(0.0, heads=1)}) as change:
-        output, _ = change._model(x)
+        output, _ = change.model(x)
     assert not output[:, :, 1].any()
     assert output[:, :, 0].any()
 
@@ -75,7 +75,7 @@ def test_without_a_reading_a_change_is_refused(library):
         pytest.raises(regard.WatchError, match="cannot be changed"),
         regard.change(Layer(), {"self": regard.edits.Scale(0.0)}) as change,
     ):
-        change._model(torch.randn(1, 5, 3, 4))
+        change.model(torch.randn(1, 5, 3, 4))
 
 
 def test_an_adapter_whose_weights_differ_from_the_result_is_refused(library):

@@ -9,7 +9,7 @@ from torch import Tensor
 from regard.attention.kernels.direct import read_directly
 from regard.attention.kernels.request import Request, ask
 from regard.attention.kernels.serve import serve
-from regard.attention.kernels.zeroed import are_finite, is_checked
+from regard.attention.kernels.zeroed import are_finite
 from regard.attention.looks import Look
 from regard.attention.masks import MaskLike
 from regard.attention.normalisers import Hard, NormaliserLike
@@ -165,6 +165,6 @@ def _shared(request: Request) -> Request:
     score, query, key = prepare_both(request.score, request.query, request.key)
     if score is request.score:
         return request
-    if is_checked(request) and not are_finite(request.query, request.key):
+    if request.is_checked and not are_finite(request.query, request.key):
         return request
     return replace(request, score=score, query=query, key=key)

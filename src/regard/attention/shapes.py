@@ -76,15 +76,6 @@ def check_value(keys: int, value: Shape) -> None:
         )
 
 
-def check_widths(query: Shape, key: Shape) -> None:
-    """Refuse query and key widths that a dot product cannot join."""
-    if query[-1] != key[-1]:
-        raise ShapeError(
-            f"query is {query[-1]} wide, key is {key[-1]} wide: a dot product needs equal widths;"
-            f" pass a key of shape [..., {key[-2]}, {query[-1]}], or score=General or Additive"
-        )
-
-
 def check_plane(name: str, shape: Shape, queries: int, keys: int) -> None:
     """Refuse a mask or bias that does not broadcast to (..., queries, keys)."""
     advice = f"pass a {name} of shape [..., {queries}, {keys}]"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention.attend import attend, look
+from regard.attention.attend import attend
+from regard.attention.kernels.request import ask
 from regard.attention.looks import Look
 from regard.attention.looks.entries import ChangedMask
 from regard.attention.masks import MaskLike, as_mask
@@ -19,6 +20,7 @@ from regard.attention.normalisers import Normaliser
 from regard.attention.scores import Score
 from regard.attention.scores.score import PairScore
 from regard.attention.shapes import Frame, broadcast
+from regard.attention.versions import AFTER
 from regard.watching.errors import WatchError
 from regard.watching.masks import (
     FlexScore,
@@ -33,6 +35,7 @@ from regard.watching.masks import (
 RowIndex = slice | Iterable[int]
 PLAIN = (Tensor, nn.Parameter, nn.Buffer)
 OVERRIDES = ("__torch_function__", "__torch_dispatch__")
+CHANGED = f"its queries or keys were {AFTER}: pass copy=True to watch, which then keeps copies"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,7 @@ class CapturedCall:
 
     def look(self) -> Look:
         """The look at this call. The weights are not computed yet."""
-        return look(**self._arguments())
+        return Look(ask(**self._arguments()))
 
     def reading(self) -> Tensor:
         """What each head reads, (*batch, heads, queries, d_value).
@@ -180,8 +183,8 @@ class CapturedCall:
 
     def looks_back(self) -> bool:
         """Whether the mask or the bias hides all later keys from the queries."""
-        (queries, keys), bias = self.shape[-2:], self.bias
-        if looks_back(self.mask, queries, keys):
+        (queries, keys), mask, bias = self.shape[-2:], self.mask, self.bias
+        if mask is not None and looks_back(mask, queries, keys):
             return True
         varies = bias is not None and bias.ndim > 1 and bias.shape[-2] > 1
         return bias is not None and varies and looks_back(~is_shut(bias), queries, keys)
@@ -294,7 +297,13 @@ class DeferredCall:
     def tensors(self) -> list[Tensor]:
         return [each for each in self.arguments.values() if isinstance(each, Tensor)]
 
-    def detached(self) -> DeferredCall:
+    def selected(self, selection: Selection) -> Captured:
+        """The part of the call to keep: computed now, where it is other tensors than the model's."""
+        if selection.changes:
+            return self.captured().selected(selection)
+        return self if selection.gradients else self._detached()
+
+    def _detached(self) -> DeferredCall:
         """The same call without gradients. Parameters are not detached, so no operator runs for them."""
         arguments = self.arguments.copy()
         for name, value in arguments.items():
@@ -307,6 +316,63 @@ class DeferredCall:
 
 
 Captured = CapturedCall | DeferredCall
+
+
+class Description(NamedTuple):
+    """The numbers of a call that tell its kind."""
+
+    shape: tuple[int, ...]
+    hides_later_keys: bool
+    differs: bool  # whether the numbers of queries and keys do, where all queries were kept
+
+    @classmethod
+    def of(cls, call: CapturedCall) -> Description:
+        queries, keys = call.shape[-2:]
+        return cls(call.shape, call.looks_back(), call.rows is None and queries != keys)
+
+
+class RecordedCall:
+    """One call, captured or deferred. It notices when its tensors were changed in place."""
+
+    tokens = 1
+
+    def __init__(self, call: Captured, selection: Selection) -> None:
+        self.call, self._gradients = call.selected(selection), selection.gradients
+        self._versions = [
+            (each, each._version) for each in self.call.tensors() if not each.is_inference()
+        ]
+        self._description: Description | None = None
+
+    def tensors(self) -> list[Tensor]:
+        return self.call.tensors()
+
+    def captured(self) -> CapturedCall:
+        """The captured call, computed if it was deferred.
+
+        Raises:
+            WatchError: its tensors were changed in place since.
+        """
+        if any(tensor._version != version for tensor, version in self._versions):
+            raise WatchError(CHANGED)
+        return self._computed()
+
+    def describe(self) -> Description:
+        """The description, which is the same if keys were overwritten since."""
+        if self._description is None:
+            self._computed()
+        assert self._description is not None
+        return self._description
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.describe().shape
+
+    def _computed(self) -> CapturedCall:
+        with torch.set_grad_enabled(self._gradients and torch.is_grad_enabled()):
+            call = self.call.captured()
+        if self._description is None:
+            self._description = Description.of(call)
+        return call
 
 
 def _of_queries(plane: Tensor, rows: Tensor) -> Tensor:

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.attention.by_name import not_callable
-from regard.watching import running
 from regard.watching.edits import Edit
 from regard.watching.errors import WatchError
-from regard.watching.interception import ModelObserver
-from regard.watching.running import Stack
-from regard.watching.unseen import add_compiled
+from regard.watching.interception import begin, end
+from regard.watching.records import matches, short
+from regard.watching.running import CROSSING, Observer, Stack, reports_suppressed
+from regard.watching.watch import add_compiled
 
 OnWeights = Callable[[Tensor], Tensor]
 Edits = Edit | OnWeights | Sequence[Edit | OnWeights]
@@ -87,29 +87,28 @@ class FastPaths:
 FAST_PATHS = FastPaths()
 
 
-class Change(ModelObserver):
+class Change(Observer):
     """The context manager that `change` returns. It can be entered once."""
 
     def __init__(self, model: nn.Module, edits: Mapping[str, Sequence[Edit | OnWeights]]) -> None:
-        super().__init__(model)
-        self._edits = edits
+        self.model, self._edits = model, edits
         self._matched: set[str] = set()
         self._known: set[str] = set()
         self._ran: set[str] = set()  # paths of attentions
         self._running: dict[str, _Edited] = {}  # by path
 
     def __enter__(self) -> Change:
-        self.begin()
+        begin(self)
         FAST_PATHS.suspend()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         FAST_PATHS.resume()
-        self.end()
+        end(self)
         if kind is not None:
             return
         compiled: dict[str, str] = {}
-        add_compiled(compiled, dict(self._model.named_modules()), self._ran)
+        add_compiled(compiled, dict(self.model.named_modules()), self._ran)
         reasons = "".join(f"; {path or 'the model'} {why}" for path, why in compiled.items())
         missing = [name for name in self._edits if name not in self._matched]
         if missing:
@@ -117,29 +116,23 @@ class Change(ModelObserver):
             raise WatchError(
                 f"no attention matched {', '.join(map(repr, missing))}; attentions that ran: {ran}{reasons}"
             )
-        if any(
-            running.matches(path, path, pattern) for path in compiled for pattern in self._edits
-        ):
+        if any(matches(path, path, pattern) for path in compiled for pattern in self._edits):
             warnings.warn(f"not everything was changed{reasons}", RuntimeWarning, stacklevel=2)
 
-    def attention_computed(self, stack: Stack, capture: Callable[[], Any]) -> None:
+    def attention_computed(self, path: str, stack: Stack, capture: Callable[[], Any]) -> None:
         """An attention ran unchanged: note its name; raise if it should have been changed."""
-        path = self.path(stack)
-        if path is not None and self._edits_of(path, stack):
+        if self._edits_of(path, stack):
             raise WatchError(
                 f"{path} computes its attention in code of its own, which cannot be changed:"
                 " let it call F.scaled_dot_product_attention or regard.attend"
             )
 
-    def edit(self, stack: Stack) -> _Edited | None:
+    def edit(self, path: str, stack: Stack) -> _Edited | None:
         """The edit of the attention that is running; None if there is none."""
-        path = self.path(stack)
-        if path is None or not (edits := self._edits_of(path, stack)):
+        if not (edits := self._edits_of(path, stack)):
             return None
         if path not in self._running:
-            with (
-                running.reports_suppressed()
-            ):  # the outputs of another run are computed by regard.attend
+            with reports_suppressed():  # the outputs of another run are computed by regard.attend
                 self._running[path] = _Edited(edits, _names(path, stack))
         return self._running[path]
 
@@ -168,7 +161,7 @@ class Change(ModelObserver):
         self._ran.add(path)
         matching: list[Edit | OnWeights] = []
         for pattern, edits in self._edits.items():
-            if any(running.matches(path, name, pattern) for name in attention_names):
+            if any(matches(path, name, pattern) for name in attention_names):
                 self._matched.add(pattern)
                 matching += edits
         return matching
@@ -176,9 +169,10 @@ class Change(ModelObserver):
 
 def _names(path: str, stack: Stack) -> list[str]:
     """The path of an attention, and its short names."""
-    crosses = running.crosses(path, stack)
+    frame = stack[-1]
+    crosses = bool(CROSSING.search(path)) or frame.crosses_by_name or frame.crosses
     kinds = ["self", "causal"] * (not crosses) + ["cross"] * (crosses is not False)
-    return [path, *(running.short(path, kind) for kind in kinds)]
+    return [path, *(short(path, kind) for kind in kinds)]
 
 
 class _Edited:

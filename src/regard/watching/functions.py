@@ -191,7 +191,7 @@ def declare(
         True
     """
     if running.is_observed():
-        running.attention_begins(query, key, None)
+        running.attention_begins((query, key), {})
         running.report_attention(
             lambda: regard_call(
                 query, key, value, score=score, bias=bias, mask=mask, normaliser=normaliser

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from regard.attention.masks import MaskLike, as_mask, causal
 from regard.attention.scores.prepare import is_pairwise
 from regard.attention.shapes import broadcast
-from regard.watching.captured import CapturedCall, Selection
+from regard.watching.captured import CapturedCall, Description, Selection
 from regard.watching.errors import WatchError
 from regard.watching.passes import DecoderPasses, lineage, same_rows
 from regard.watching.steps import grows
@@ -68,6 +68,14 @@ class CachedGeneration:
             return self._sealed.shape
         keys = self._counts[0] - 1 + self.tokens if self._grows else self._counts[-1]
         return (*self._steps[0].query.shape[:-2], self.tokens, keys)
+
+    def describe(self) -> Description:
+        """The numbers that tell its kind.
+
+        Raises:
+            WatchError: keys that a step read were overwritten.
+        """
+        return Description.of(self.captured())
 
     @property
     def repeats(self) -> bool:

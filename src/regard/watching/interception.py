@@ -8,7 +8,6 @@ flex_attention, and both cost time at every operator.
 
 import functools
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,11 +16,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
 
 from regard.watching import running
 from regard.watching.captured import CapturedCall, DeferredCall
 from regard.watching.errors import WatchError
-from regard.watching.running import RunningModule, Stack, StackObserver
+from regard.watching.running import Observer
 
 Function = Callable[..., Any]
 Wrapper = Callable[[Function], Function]
@@ -118,7 +121,7 @@ class Adapter:
             observed = not torch.compiler.is_compiling() and running.is_observed()
             if not observed or (self.when and not self.when(*arguments, **named)):
                 return original(*arguments, **named)
-            running.attention_begins(*_tensors(arguments, named))
+            running.attention_begins(arguments, named)
             edit = self.read and running.edit()
             if self.read and edit:
                 result = self._read_edited(self.read, edit, arguments, named)
@@ -161,13 +164,6 @@ class Adapter:
         place = 2 + bool(arguments and isinstance(arguments[0], nn.Module))
         arguments = (*arguments[:place], outputs, *arguments[place + 1 :])
         return read(ones, *arguments, **named)
-
-
-def _tensors(arguments: tuple[Any, ...], named: dict[str, Any]) -> Iterator[object]:
-    """Query, key and value, the first arguments of an attention function after its module."""
-    skipped = bool(arguments) and isinstance(arguments[0], nn.Module)
-    positional = (*arguments[skipped:], None, None, None)
-    return (named.get(name, positional[at]) for at, name in enumerate(("query", "key", "value")))
 
 
 def softmax(original: Function) -> Function:
@@ -213,8 +209,11 @@ class Interception:
     def open(self, model: nn.Module) -> None:
         with self._lock:
             self._models.append(model)
-            if "hooks" not in self._handles:
-                self._handles["hooks"] = running.Hooks()
+            if "before" not in self._handles:
+                self._handles["before"] = register_module_forward_pre_hook(running.enter)
+                self._handles["after"] = register_module_forward_hook(
+                    running.leave, always_call=True
+                )
             new_pairs = {}
             for path, wrapper in WRAPPERS.items():
                 owner, name = _owner(path)
@@ -258,69 +257,16 @@ def intercepted(model: nn.Module) -> Iterator[None]:
         INTERCEPTION.close(model)
 
 
-def _name(frame: RunningModule, owner: nn.Module) -> str:
-    for name, value in vars(owner).items():
-        if name.startswith("_"):
-            continue
-        if value is frame.module:
-            return name
-        if isinstance(value, list | tuple):
-            value = dict(enumerate(value))
-        for key, module in value.items() if isinstance(value, dict) else ():
-            if module is frame.module:
-                return f"{name}.{key}"
-    label = getattr(frame.module, "name", None)
-    if isinstance(label, str) and label:
-        return label
-    return f"{type(frame.module).__name__}_{frame.number}"
+def begin(observer: Observer) -> None:
+    """Open a watch or a change."""
+    INTERCEPTION.open(observer.model)
+    observer.begin()
 
 
-class ModelObserver(StackObserver):
-    """A watch or a change of a model. It can be opened once; one that never was warns when it is dropped."""
-
-    was_opened = True  # until __init__ ends, and from `begin` on
-
-    def __init__(self, model: nn.Module) -> None:
-        self._model = model
-        self._registered: dict[int, str] = {
-            id(module): path for path, module in model.named_modules()
-        }
-        self.was_opened = False
-
-    def __del__(self) -> None:
-        if not self.was_opened:
-            called = type(self).__name__.lower()
-            text = f"regard.{called}(...) did nothing: write `with regard.{called}(...):` around the calls"
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
-
-    def begin(self) -> None:
-        self.was_opened = True
-        INTERCEPTION.open(self._model)
-        running.add_observer(self)
-        self.is_open = True
-
-    def end(self) -> None:
-        self.is_open = False
-        running.remove_observer(self)
-        INTERCEPTION.close(self._model)
-
-    def path(self, stack: Stack) -> str | None:
-        """The path of the running module; None if it is outside of the model, or the watch has ended.
-
-        torch does not register the layers of a Keras functional model, nor modules in an ordinary list
-        or dictionary. Such a module is named after the attribute that holds it ("blocks.0"), else after
-        its own `name`, else after its class and its number among the calls of that class.
-        """
-        if not (self.is_open and stack):
-            return None
-        registered = self._registered.get(id(stack[-1].module))
-        if registered is not None:
-            return registered
-        outer = self.path(stack[:-1])
-        if outer is None:
-            return None
-        name = _name(stack[-1], stack[-2].module)
-        return f"{outer}.{name}" if outer else name
+def end(observer: Observer) -> None:
+    """Close a watch or a change."""
+    observer.end()
+    INTERCEPTION.close(observer.model)
 
 
 def swap(

@@ -1,6 +1,7 @@
 """The passes of a decoder, and the order in which a beam search puts the batch entries between them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -20,6 +21,7 @@ class FollowedCache(Protocol):
     def check_filled(self, numbers: Sequence[int]) -> None: ...
 
 
+@dataclass
 class DecoderPasses:
     """The passes over one new token each. A pass ends when an attention that was in it steps again.
 
@@ -27,10 +29,9 @@ class DecoderPasses:
     a beam search reordered them; a cross attention, whose keys stay the same, does not.
     """
 
-    def __init__(self) -> None:
-        self.number = 0
-        self._paths: set[str] = set()  # the attentions of this pass
-        self._caches: list[FollowedCache] = []
+    number: int = 0
+    _paths: set[str] = field(default_factory=set)  # the attentions of this pass
+    _caches: list[FollowedCache] = field(default_factory=list)
 
     def step(self, path: str) -> int:
         """The number of the pass in which an attention with a cache of its own takes a step."""

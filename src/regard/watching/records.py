@@ -1,24 +1,35 @@
 """The attentions that a watch recorded, with their calls, and the reasons for those that it did not see."""
 
+import re
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from functools import cached_property
+from fnmatch import fnmatchcase
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.attention.versions import AFTER
-from regard.watching import running
-from regard.watching.captured import Captured, CapturedCall, DeferredCall, Selection
+from regard.loops.availability import transformed
+from regard.watching.captured import (
+    Captured,
+    CapturedCall,
+    DeferredCall,
+    Description,
+    RecordedCall,
+    Selection,
+    row_numbers,
+)
 from regard.watching.errors import WatchError
 from regard.watching.generation import CachedGeneration
 from regard.watching.passes import DecoderPasses
-from regard.watching.readings import Projected
-from regard.watching.running import Stack
+from regard.watching.readings import Projected, output_layer
+from regard.watching.running import CROSSING, PROJECTION, Stack
 from regard.watching.table import EmbeddingCall
 
+SIDES, KINDS = ("encoder", "decoder"), ("self", "cross", "causal")
+WITHIN = re.compile(r"(\bblock\.\d+)\.layer\.\d+")
 NOTHING = "the watch has seen no attention"
 NOT_RUN = (
     "run the model inside the `with` block, in the same thread, and run the model itself, not the"
@@ -28,51 +39,55 @@ NOT_CALLED = (
     "the model ran, but called no attention function that a watch knows; if its own code computes"
     " attention, add regard.declare(query, key, ...) there"
 )
-CHANGED = f"its queries or keys were {AFTER}: pass copy=True to watch, which then keeps copies"
-
-
-class RecordedCall:
-    """One call, captured or deferred. It notices when its tensors were changed in place."""
-
-    tokens = 1
-
-    def __init__(self, call: Captured, selection: Selection) -> None:
-        if isinstance(call, DeferredCall) and selection.changes:
-            call = call.captured()
-        if isinstance(call, CapturedCall):
-            call = call.selected(selection)
-        elif not selection.gradients:
-            call = call.detached()
-        self.call, self._gradients = call, selection.gradients
-        self._versions = [
-            (each, each._version) for each in call.tensors() if not each.is_inference()
-        ]
-
-    def tensors(self) -> list[Tensor]:
-        return self.call.tensors()
-
-    @cached_property
-    def shape(self) -> tuple[int, ...]:
-        return self.call.captured().shape
-
-    @cached_property
-    def hides_later_keys(self) -> bool:
-        """Whether a mask does, also if keys were overwritten since."""
-        return self.call.captured().looks_back()
-
-    def captured(self) -> CapturedCall:
-        """The captured call, computed if it was deferred.
-
-        Raises:
-            WatchError: its tensors were changed in place since.
-        """
-        if any(tensor._version != version for tensor, version in self._versions):
-            raise WatchError(CHANGED)
-        with torch.set_grad_enabled(self._gradients and torch.is_grad_enabled()):
-            return self.call.captured()
-
-
+Layers = int | str | Iterable[int | str] | None
 Record = RecordedCall | CachedGeneration
+
+
+def short(path: str, kind: str) -> str:
+    """ "decoder.3.cross" of "model.decoder.layers.3.encoder_attn": side, numbers and kind.
+
+    The numbers of sublayers in T5's blocks are left out. Only the first of several sides is used.
+
+    Example:
+        >>> short("model.decoder.layers.3.encoder_attn", "cross")
+        'decoder.3.cross'
+        >>> short("model.layers.0.self_attn", "self")
+        'layer.0.self'
+        >>> short("decoder.block.3.layer.1.EncDecAttention", "cross")
+        'decoder.3.cross'
+    """
+    steps = [step for step in WITHIN.sub(r"\1", path).split(".") if step and step[0] != "_"]
+    numbers = [step for step in steps if step.isdecimal()]
+    if not numbers:
+        return ".".join([*steps, kind])
+    side = next((step for step in steps if step in SIDES), "layer")
+    return ".".join([side, *numbers, kind])
+
+
+def matches(path: str, name: str, layers: Layers) -> bool:
+    """Whether a path or name matches the `layers` argument: numbers, the first in a path, or patterns with *."""
+    if layers is None:
+        return True
+    if isinstance(layers, int | str):
+        layers = (layers,)
+    number = next((int(step) for step in path.split(".") if step.isdecimal()), None)
+    return any(
+        number == layer
+        if isinstance(layer, int)
+        else any(
+            fnmatchcase(label, pattern)
+            for label in (path, name)
+            for pattern in (layer, f"{layer}.*")
+        )
+        for layer in layers
+    )
+
+
+def is_selected(path: str, layers: Layers) -> bool:
+    """Whether an attention of any kind at this path matches the `layers` argument."""
+    if layers is None:
+        return True
+    return any(matches(path, short(path, kind), layers) for kind in KINDS)
 
 
 @dataclass(eq=False)
@@ -93,39 +108,34 @@ class AttentionRecord:
         """ "self", "cross" or "causal"."""
         count = len(self.calls)
         if count not in self._kinds:
-            crosses = self._crosses()
-            causal = not crosses and any(_looks_back(each, each.tokens > 1) for each in self.calls)
-            self._kinds = {count: "cross" if crosses else "causal" if causal else "self"}
+            self._kinds = {count: self._kind()}
         return self._kinds[count]
 
-    def _crosses(self) -> bool:
-        if self.crossing or running.CROSSING.search(self.path):
-            return True
+    def _kind(self) -> str:
+        if self.crossing or CROSSING.search(self.path):
+            return "cross"
         if not self.calls:
-            return False
-        call = self.calls[-1]
-        if isinstance(call, CachedGeneration) and call.tokens > 1 < call.shape[-1]:
-            return call.repeats and not self.in_one_memory
-        if self.reads_another is False:
-            return False
-        if self.reads_another:
-            return not _looks_back(call)
-        return not any(map(_looks_back, self.calls)) and self._differs(call)
-
-    def _differs(self, call: Record) -> bool:
-        """Whether the numbers of queries and keys differ, and no cache grows from call to call."""
-        try:
-            arguments = call.captured()
-        except WatchError:
-            return False
-        queries, keys = arguments.shape[-2:]
-        if arguments.rows is not None or queries == keys:
-            return False
-        return queries > 1 or len({each.shape[-1] for each in self.calls}) == 1
+            return "self"
+        *earlier, latest = self.calls
+        description = _described(latest)
+        hides = description is not None and description.hides_later_keys
+        if isinstance(latest, CachedGeneration) and latest.tokens > 1 < latest.shape[-1]:
+            crosses = latest.repeats and not self.in_one_memory
+        elif self.reads_another is not None:
+            crosses = self.reads_another and not hides
+        else:
+            differs = description is not None and description.differs
+            crosses = differs and not hides and not any(map(_hides_later_keys, earlier))
+            if crosses and latest.shape[-2] == 1:  # it may be a cache that grows from call to call
+                crosses = len({call.shape[-1] for call in self.calls}) == 1
+        if crosses:
+            return "cross"
+        hides = hides or (description is not None and latest.tokens > 1)
+        return "causal" if hides or any(map(_steps_or_hides, earlier)) else "self"
 
     @property
     def name(self) -> str:
-        return running.short(self.path, "cross" if self.kind == "cross" else "self")
+        return short(self.path, "cross" if self.kind == "cross" else "self")
 
     def has_heads(self, shape: tuple[int, ...]) -> bool:
         """Whether the last batch axis of a look holds heads. A single axis holds batch entries."""
@@ -150,49 +160,157 @@ class AttentionRecord:
         self.calls.append(CachedGeneration(self.path, call, prompt, selection, passes))
 
 
-def _looks_back(call: Record, also: bool = False) -> bool:
-    """Whether a mask hides later keys, or `also`; False if the call cannot be read."""
+def _described(call: Record) -> Description | None:
+    """The description of a call; None if it cannot be read."""
     try:
-        if isinstance(call, RecordedCall):
-            return call.hides_later_keys or also
-        return call.captured().looks_back() or also
+        return call.describe()
     except WatchError:
-        return False
+        return None
+
+
+def _hides_later_keys(call: Record) -> bool:
+    description = _described(call)
+    return description is not None and description.hides_later_keys
+
+
+def _steps_or_hides(call: Record) -> bool:
+    description = _described(call)
+    return description is not None and (description.hides_later_keys or call.tokens > 1)
+
+
+class Followed:
+    """Excluded attentions whose key caches may show in which order a decoder's entries are.
+
+    Of those that step together two are needed: the first one tells that a pass continues the one before, and the
+    last one is asked for the order. The others, and attentions whose keys stay the same, are dropped after their
+    second step and are not captured again.
+    """
+
+    def __init__(self, passes: DecoderPasses) -> None:
+        self._passes = passes
+        self._records: dict[str, AttentionRecord] = {}
+        self._stepping: set[str] = set()  # dropped, but each of their steps is in a pass
+        self._constant: set[str] = set()  # dropped
+        # Whether the last followed call was a step, so that those dropped after it step.
+        self._steps = False
+
+    def tensors(self) -> list[Tensor]:
+        """All tensors that are kept."""
+        return [
+            tensor
+            for record in self._records.values()
+            for call in record.calls
+            for tensor in call.tensors()
+        ]
+
+    def add(self, path: str, capture: Callable[[], Captured]) -> None:
+        """Follow a call of an excluded attention. Its errors are of no interest."""
+        if path in self._stepping:
+            if self._steps:
+                self._passes.step(path)
+        elif path not in self._constant:
+            self._steps = False
+            with suppress(Exception), torch.no_grad():
+                call = capture()
+                if isinstance(call, CapturedCall) and CachedGeneration.begins(call):
+                    self._steps = True
+                    self._step(path, call)
+
+    def _step(self, path: str, call: CapturedCall) -> None:
+        nothing = call.query.new_empty(*call.query.shape[:-1], 0)  # the keys alone show an order
+        record = self._records.setdefault(path, AttentionRecord(path))
+        record.keep(replace(call, query=nothing, witness=None), Selection(), self._passes)
+        del record.calls[:-1]
+        generation = record.calls[0]
+        if not isinstance(generation, CachedGeneration) or generation.tokens < 2:
+            return
+        if generation.is_constant:
+            self._constant.add(path)
+            del self._records[path]
+            return
+        alike = {
+            path_between: cache
+            for path_between, each in self._records.items()
+            if isinstance(cache := each.calls[0], CachedGeneration) and generation.steps_with(cache)
+        }
+        for path_between in list(alike)[1:-1]:
+            self._passes.remove(alike[path_between])
+            self._stepping.add(path_between)
+            del self._records[path_between]
 
 
 class Recording:
     """The attentions that a watch recorded, by path, and the reasons why others are missing."""
 
     def __init__(
-        self, model: str, selection: Selection, passes: DecoderPasses | None, budget: int | None
+        self, model: str, layers: Layers, selection: Selection, budget: int | None, group: bool
     ) -> None:
         self.model = model  # the name of its class
-        self.selection, self.passes, self.budget = selection, passes, budget
+        self.selection = selection
         self.records: dict[str, AttentionRecord] = {}
         self.unseen: dict[str, str] = {}
-        self.excluded: dict[str, None] = {}  # paths that the `layers` argument excluded
+        self.excluded: dict[str, None] = {}  # paths that `layers` excluded
         self.embedded: list[EmbeddingCall] = []
         self.ran = False  # whether a module of the model was called
+        self._layers, self._budget = layers, budget
+        self._passes = DecoderPasses() if group else None
+        self._followed = None if self._passes is None else Followed(self._passes)
+        self._unread: AttentionRecord | None = None  # whose output no layer has read yet
         self._storages: dict[Record, dict[tuple[int, int], int]] = {}
 
-    def add(self, path: str, call: Captured, stack: Stack) -> None:
-        """Record a call of the attention that is running."""
+    def add(self, path: str, stack: Stack, capture: Callable[[], Captured]) -> None:
+        """Record a call of the attention that is running, or follow it if `layers` excludes it."""
+        number = f"#{stack[-1].attention}" if stack[-1].attention else ""
+        if not is_selected(path, self._layers):
+            self.excluded.setdefault(path)
+            if self._followed is not None and not transformed():
+                self._followed.add(path + number, capture)
+            return
+        if transformed():
+            raise WatchError("it runs under torch.func or a trace, where tensors have no values")
+        if self._budget is not None:
+            self._check_budget(self._budget)
+        with torch.set_grad_enabled(self.selection.gradients and torch.is_grad_enabled()):
+            call = capture()
+            if isinstance(call, DeferredCall) and call.within:
+                path = f"{path}.{call.within}" if path else call.within
+            record = self._keep(path + number, stack, call)
+        if self.selection.values:
+            within = call.within if isinstance(call, DeferredCall) else ""
+            layer = output_layer(stack[-1].module, within)
+            record.projected = None if layer is None else Projected(layer)
+            self._unread = record if layer is None else None
+
+    def note_projection(self, module: nn.Module, arguments: object) -> None:
+        """Note a module that begins to run: the next projection after an attention may be that of its output."""
+        if self._unread is None or not PROJECTION.search(type(module).__name__):
+            return
+        record, self._unread = self._unread, None
+        states = arguments[0] if isinstance(arguments, tuple) and arguments else None
+        if not isinstance(states, Tensor) or states.ndim < 2 or states.is_nested or transformed():
+            return
+        rows = row_numbers(self.selection.rows, states.shape[-2])
+        if rows:
+            record.projected = Projected(module, states[..., rows[-1], :].detach().clone())
+
+    def _keep(self, path: str, stack: Stack, call: Captured) -> AttentionRecord:
         frame = stack[-1]
         record = self.records.get(path) or AttentionRecord(path)
-        record.crossing = record.crossing or running.named_across(stack)
+        record.crossing = record.crossing or frame.crosses_by_name
         record.in_one_memory = frame.in_one_memory
         if frame.crosses is not None:
             record.reads_another = record.reads_another or frame.crosses
         record.unbatched = isinstance(call, CapturedCall) and _is_unbatched(stack, call)
-        record.keep(call, self.selection, self.passes)
+        record.keep(call, self.selection, self._passes)
         self.records[path] = record
-        if self.budget is not None:
+        if self._budget is not None:
             for changed_call in record.calls[-2:]:  # the one before may have become smaller
                 self._storages[changed_call] = storages(changed_call.tensors())
+        return record
 
-    def check_budget(self, budget: int, excluded: Iterable[Tensor]) -> None:
+    def _check_budget(self, budget: int) -> None:
         """Raise WatchError if the memory is used up. Memory that several tensors share counts once."""
-        used = storages(excluded)
+        used = storages(self._followed.tensors() if self._followed else [])
         for tensors in self._storages.values():
             used |= tensors
         if sum(used.values()) >= budget:
@@ -200,6 +318,7 @@ class Recording:
 
     def seal(self) -> None:
         """Keep only the selected part of each generation, because the watch ends."""
+        self._followed = None
         for record in self.records.values():
             if isinstance(record.calls[-1], CachedGeneration):
                 record.calls[-1].seal()
@@ -217,8 +336,15 @@ class Recording:
             for record in records
         }
 
+    def title(self, record: AttentionRecord) -> str:
+        """The model and the name of an attention."""
+        names = [name for name, named in self.by_name().items() if named is record]
+        return ": ".join([self.model] * bool(self.model) + names)
+
     def find(self, name: str) -> AttentionRecord | None:
         """The attention of a name or path; None if there is none."""
+        if name.rpartition(".")[2] not in KINDS:  # a path: every short name ends with its kind
+            return self.records.get(name)
         names = self.by_name()
         if name in names:
             return names[name]

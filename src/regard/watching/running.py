@@ -5,70 +5,24 @@ hook on a module turns off the fast path of nn.TransformerEncoderLayer.
 """
 
 import re
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.module import (
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
 
 from regard.loops.availability import transformed
 from regard.watching.steps import Site, call_site, grows
 
 PROJECTION = re.compile("linear|conv1d|dense", re.IGNORECASE)
-SIDES = ("encoder", "decoder")
 CROSSING = re.compile(r"cross|encoder_attn|enc_?dec|multihead_attn$|(^|\.)src_attn", re.IGNORECASE)
-WITHIN = re.compile(r"(\bblock\.\d+)\.layer\.\d+")
-ATTENTIVE = re.compile(r"attention|attn", re.IGNORECASE)
-Layers = int | str | Iterable[int | str] | None
 # An input of a projection: its memory and shape, or a name.
 Read = str | tuple[int, tuple[int, ...]]
-
-
-def short(path: str, kind: str) -> str:
-    """ "decoder.3.cross" of "model.decoder.layers.3.encoder_attn": side, numbers and kind.
-
-    The numbers of sublayers in T5's blocks are left out. Only the first of several sides is used.
-
-    Example:
-        >>> short("model.decoder.layers.3.encoder_attn", "cross")
-        'decoder.3.cross'
-        >>> short("model.layers.0.self_attn", "self")
-        'layer.0.self'
-        >>> short("decoder.block.3.layer.1.EncDecAttention", "cross")
-        'decoder.3.cross'
-    """
-    steps = [part for part in WITHIN.sub(r"\1", path).split(".") if part and part[0] != "_"]
-    numbers = [part for part in steps if part.isdecimal()]
-    if not numbers:
-        return ".".join([*steps, kind])
-    side = next((part for part in steps if part in SIDES), "layer")
-    return ".".join([side, *numbers, kind])
-
-
-def matches(path: str, name: str, layers: Layers) -> bool:
-    """Whether a path or name matches the `layers` argument: numbers, the first in a path, or patterns with *."""
-    if layers is None:
-        return True
-    if isinstance(layers, int | str):
-        layers = (layers,)
-    number = next((int(part) for part in path.split(".") if part.isdecimal()), None)
-    return any(
-        number == each
-        if isinstance(each, int)
-        else any(
-            fnmatchcase(own, pattern) for own in (path, name) for pattern in (each, f"{each}.*")
-        )
-        for each in layers
-    )
 
 
 class Step(NamedTuple):
@@ -87,8 +41,8 @@ class RunningModule:
 
     `number` is its number among the calls of modules of its class by its parent. `attention` is the
     number of its running attention: the steps of a loop are one attention. `crosses` is whether
-    that reads another sequence, as far as its tensors tell, and `in_one_memory` whether its
-    queries and keys are one tensor.
+    that reads another sequence, as far as its tensors tell, `crosses_by_name` whether the name of its
+    class says so, and `in_one_memory` whether its queries and keys are one tensor.
     """
 
     module: nn.Module
@@ -97,6 +51,7 @@ class RunningModule:
     attention: int = 0
     attentions: int = 0
     crosses: bool | None = None
+    crosses_by_name: bool = False
     in_one_memory: bool = False
     steps: dict[Site, Step] = field(default_factory=dict)
     read: set[Read] = field(default_factory=set)
@@ -148,40 +103,97 @@ def _with_heads(plane: Tensor, edits: Iterable[Callable[[Tensor], Tensor]]) -> T
     return edited if plane.ndim > 3 else edited.squeeze(-3)
 
 
-class StackObserver:
-    """The calls to a watch or a change when modules and attentions run; by default they do nothing."""
+class Observer:
+    """A watch or a change of a model, which is called when modules and attentions of the model run.
 
-    is_open = False
+    It can be opened once. One that never was opened warns when it is dropped.
+    """
 
-    def module_entered(self, stack: Stack, arguments: object) -> None:
+    model: nn.Module
+    is_open = was_opened = False
+    _paths: dict[int, str]  # of the registered modules, by identity
+
+    def __del__(self) -> None:
+        if not self.was_opened:
+            called = type(self).__name__.lower()
+            text = f"regard.{called}(...) did nothing: write `with regard.{called}(...):` around the calls"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    def begin(self) -> None:
+        self._paths = {id(module): path for path, module in self.model.named_modules()}
+        self.is_open = self.was_opened = True
+        _observers.set((*(each for each in _observers.get() if each.is_open), self))
+
+    def end(self) -> None:
+        """Remove it. One that ends in another context stays listed, with `is_open` False."""
+        self.is_open = False
+        _observers.set(tuple(each for each in _observers.get() if each is not self))
+        if not _observers.get():
+            _stack.set(())
+
+    def path(self, stack: Stack) -> str | None:
+        """The path of the running module; None if it is outside of the model.
+
+        torch does not register the layers of a Keras functional model, nor modules in an ordinary list
+        or dictionary. Such a module is named after the attribute that holds it ("blocks.0"), else after
+        its own `name`, else after its class and its number among the calls of that class.
+        """
+        if not stack:
+            return None
+        registered = self._paths.get(id(stack[-1].module))
+        if registered is not None:
+            return registered
+        outer = self.path(stack[:-1])
+        if outer is None:
+            return None
+        name = _name(stack[-1], stack[-2].module)
+        return f"{outer}.{name}" if outer else name
+
+    def module_entered(self, path: str, module: nn.Module, arguments: object) -> None:
         """Called when a module begins to run."""
 
-    def edit(self, stack: Stack) -> Edit | None:
+    def edit(self, path: str, stack: Stack) -> Edit | None:
         """The edit of the attention that is running; None if there is none."""
         return None
 
-    def attention_computed(self, stack: Stack, capture: Callable[[], Any]) -> None:
+    def attention_computed(self, path: str, stack: Stack, capture: Callable[[], Any]) -> None:
         """Called when an attention has run that was not edited; `capture()` returns the captured call."""
 
-    def softmax_computed(self, stack: Stack, weights: object, axis: object) -> None:
+    def softmax_computed(self, path: str, stack: Stack, weights: object, axis: object) -> None:
         """Called when a softmax has run outside of known attention functions."""
 
 
+def _name(frame: RunningModule, owner: nn.Module) -> str:
+    for name, value in vars(owner).items():
+        if name.startswith("_"):
+            continue
+        if value is frame.module:
+            return name
+        if isinstance(value, list | tuple):
+            value = dict(enumerate(value))
+        for key, module in value.items() if isinstance(value, dict) else ():
+            if module is frame.module:
+                return f"{name}.{key}"
+    label = getattr(frame.module, "name", None)
+    if isinstance(label, str) and label:
+        return label
+    return f"{type(frame.module).__name__}_{frame.number}"
+
+
 _stack: ContextVar[Stack] = ContextVar("stack", default=())
-_observers: ContextVar[tuple[StackObserver, ...]] = ContextVar("observers", default=())
+_observers: ContextVar[tuple[Observer, ...]] = ContextVar("observers", default=())
 _suppressed: ContextVar[bool] = ContextVar("suppressed", default=False)
 _edit: ContextVar[Edit | None] = ContextVar("edit", default=None)
 
 
-def add_observer(observer: StackObserver) -> None:
-    _observers.set((*(each for each in _observers.get() if each.is_open), observer))
-
-
-def remove_observer(observer: StackObserver) -> None:
-    """Remove a watch. One that ends in another context stays listed, with `is_open` False."""
-    _observers.set(tuple(each for each in _observers.get() if each is not observer))
-    if not _observers.get():
-        _stack.set(())
+def _observing(stack: Stack) -> list[tuple[Observer, str]]:
+    """The open watches and changes whose model has the running module, with its path there."""
+    observing = []
+    for observer in _observers.get():
+        path = observer.path(stack) if observer.is_open else None
+        if path is not None:
+            observing.append((observer, path))
+    return observing
 
 
 def is_observed() -> bool:
@@ -189,14 +201,26 @@ def is_observed() -> bool:
     return bool(_stack.get()) and bool(_observers.get()) and not _suppressed.get()
 
 
-def attention_begins(query: object, key: object, value: object) -> None:
-    """Note the number of the attention that begins, and whether its keys are of another sequence."""
+def attention_begins(arguments: Sequence[object], named: Mapping[str, object]) -> None:
+    """Note the number of the attention that begins, and whether its keys are of another sequence.
+
+    Args:
+        arguments: those of the attention function, a module perhaps, and query, key and value.
+        named: those that were passed by name.
+    """
     if _edit.get() is not None:  # the enclosing attention is reported as a whole
         return
+    skipped = bool(arguments) and isinstance(arguments[0], nn.Module)
+    positional = (*arguments[skipped:], None, None, None)
+    query, key, value = (
+        named.get(name, positional[at]) for at, name in enumerate(("query", "key", "value"))
+    )
     stack = _stack.get()
     frame = stack[-1]
-    frame.attention, frame.crosses = frame.attentions, reads_two(stack)
-    frame.in_one_memory = False
+    projecting = _projecting(stack)
+    frame.attention, frame.in_one_memory = frame.attentions, False
+    frame.crosses = None if projecting is None else len(projecting.read) > 1
+    frame.crosses_by_name = _is_named_cross(stack)
     if not (_address(query) and _address(key)) or transformed():
         return
     assert isinstance(query, Tensor)
@@ -253,9 +277,9 @@ def report_attention(capture: Callable[[], Any], edited: bool = False) -> None:
     if _edit.get() is not None:  # the enclosing attention is reported as a whole
         return
     stack = _stack.get()
-    for observer in _observers.get():
-        if not (edited and observer.edit(stack)):
-            observer.attention_computed(stack, capture)
+    for observer, path in _observing(stack):
+        if not (edited and observer.edit(path, stack)):
+            observer.attention_computed(path, stack, capture)
     stack[-1].attentions = max(stack[-1].attentions, stack[-1].attention + 1)
 
 
@@ -264,28 +288,15 @@ def edit() -> Edit | None:
     if (enclosing := _edit.get()) is not None:
         return enclosing
     stack = _stack.get()
-    edits = [own_edit for observer in _observers.get() if (own_edit := observer.edit(stack))]
+    changes = (observer.edit(path, stack) for observer, path in _observing(stack))
+    edits = [change for change in changes if change is not None]
     return Edits(edits) if edits else None
 
 
-def crosses(path: str, stack: Stack) -> bool | None:
-    """Whether names or tensors say that the running attention reads another sequence; None if neither does."""
-    return bool(CROSSING.search(path)) or named_across(stack) or stack[-1].crosses
-
-
-def named_across(stack: Stack) -> bool:
+def _is_named_cross(stack: Stack) -> bool:
     """Whether the class name of the module or of its parent says cross attention."""
-    kinds = (kind.__name__ for each in stack[-2:] for kind in type(each.module).__mro__)
+    kinds = (kind.__name__ for frame in stack[-2:] for kind in type(frame.module).__mro__)
     return any(CROSSING.search(name) for name in kinds)
-
-
-def reads_two(stack: Stack) -> bool | None:
-    """Whether projections of the module, or else of its parent, read two tensors.
-
-    None if neither has projections.
-    """
-    projecting = _projecting(stack)
-    return None if projecting is None else len(projecting.read) > 1
 
 
 def _projecting(stack: Stack) -> RunningModule | None:
@@ -294,8 +305,9 @@ def _projecting(stack: Stack) -> RunningModule | None:
 
 def report_softmax(weights: object, axis: object) -> None:
     """Report a softmax outside of known attention functions."""
-    for observer in _observers.get():
-        observer.softmax_computed(_stack.get(), weights, axis)
+    stack = _stack.get()
+    for observer, path in _observing(stack):
+        observer.softmax_computed(path, stack, weights, axis)
 
 
 def mark_two_inputs() -> None:
@@ -324,21 +336,8 @@ def _with(variable: ContextVar[Any], value: object) -> Iterator[None]:
         variable.reset(token)
 
 
-class Hooks:
-    """The hooks that maintain the stack, also when a module raises, until `remove`."""
-
-    def __init__(self) -> None:
-        self._handles = [
-            register_module_forward_pre_hook(_enter),
-            register_module_forward_hook(_exit, always_call=True),
-        ]
-
-    def remove(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-
-
-def _enter(module: nn.Module, arguments: object) -> None:
+def enter(module: nn.Module, arguments: object) -> None:
+    """The hook of torch that runs before a module."""
     if torch.compiler.is_compiling() or not _observers.get():
         return
     stack = _stack.get()
@@ -349,12 +348,13 @@ def _enter(module: nn.Module, arguments: object) -> None:
         stack[-1].children[kind] += 1
     number = stack[-1].children[kind] if stack else 0
     stack = (*stack, RunningModule(module, number, _inputs(arguments)))
-    for observer in _observers.get():
-        observer.module_entered(stack, arguments)
+    for observer, path in _observing(stack):
+        observer.module_entered(path, module, arguments)
     _stack.set(stack)
 
 
-def _exit(module: nn.Module, arguments: object, output: object) -> None:
+def leave(module: nn.Module, arguments: object, output: object) -> None:
+    """The hook of torch that runs after a module, also if it raises."""
     if torch.compiler.is_compiling():
         return
     stack = _stack.get()

@@ -271,15 +271,14 @@ class Seen(Mapping[str, Look]):
         self, record: AttentionRecord, call: CapturedCall, heads: tuple[int, ...] | None
     ) -> Look:
         """The look at a call, with a caption of model, attention and heads."""
+        positions = call.rows if record.kind == "cross" else call.places()
         look = call.look()
-        axes: list[Sequence[int]] = [range(size) for size in look.shape[:-2]]
-        headed = record.has_heads(look.shape)
+        shape = look.shape
+        axes: list[Sequence[int]] = [*map(range, shape[:-2])]
+        headed = record.has_heads(shape)
         if headed and heads is not None:
             axes[-1] = heads
-        positions = call.rows if record.kind == "cross" else call.places()
-        names = [name for name, each in self._recording.by_name().items() if each is record]
-        title = ": ".join([self._recording.model] * bool(self._recording.model) + names)
-        look.caption = Caption(title, tuple(axes), headed, positions)
+        look.caption = Caption(self._recording.title(record), tuple(axes), headed, positions)
         return look
 
 

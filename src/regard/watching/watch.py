@@ -1,34 +1,47 @@
-"""`with regard.watch(model) as seen:` keeps the attention of a model while it runs."""
+"""`with regard.watch(model) as seen:` records the attention of a model while it runs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from operator import index
 from threading import Lock
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention.torch_names import answers
-from regard.loops.availability import device_objection, transformed
-from regard.watching import running
-from regard.watching.captured import Captured, DeferredCall, RowIndex, Selection, row_numbers
-from regard.watching.errors import WatchError
-from regard.watching.following import Followed
-from regard.watching.interception import ModelObserver
-from regard.watching.passes import DecoderPasses
-from regard.watching.readings import Projected, output_layer
-from regard.watching.records import Recording
-from regard.watching.running import Stack
+from regard.loops.availability import device_objection
+from regard.watching.captured import Captured, RowIndex, Selection
+from regard.watching.interception import begin, end
+from regard.watching.records import Layers, Recording, is_selected
+from regard.watching.running import Observer, Stack
 from regard.watching.seen import Seen
 from regard.watching.table import EmbeddingCall
-from regard.watching.unseen import SOFTMAX, add_attentive, add_compiled, add_softmaxes, weighs_keys
 
+ATTENTIVE = re.compile(r"attention|attn", re.IGNORECASE)
 Capture = Callable[[], Captured]
 NUMBERS = "a number or several, such as [0, 3]"
 LAYERS = 'numbers of layers, or patterns such as "decoder.*"'
+COMPILED = (
+    "is compiled: its attention runs inside a graph and cannot be observed;"
+    ' watch the model before torch.compile, or under torch.compiler.set_stance("force_eager")'
+)
+SCRIPTED = "is TorchScript, which calls no Python functions: watch the model it was made from"
+GRAPH = (
+    "is a graph of operators, made by torch.export, which call no Python functions of attention:"
+    " watch the model it was made from"
+)
+UNKNOWN = (
+    "computes attention in its own code or in an unknown kernel:"
+    " add regard.declare(query, key, ...) to it"
+)
+SOFTMAX = (
+    "computed a softmax of shape {}, which may be attention in its own code: if it is,"
+    " add regard.declare(query, key, ...) there"
+)
+OPAQUE = 'its attention implementation {!r} cannot be observed: load the model with "sdpa"'
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
@@ -36,7 +49,7 @@ UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 def watch(
     model: nn.Module,
     *,
-    layers: running.Layers = None,
+    layers: Layers = None,
     heads: int | Iterable[int] | None = None,
     rows: int | RowIndex | None = None,
     device: torch.device | str | None = None,
@@ -104,52 +117,42 @@ def watch(
     return Watch(model, patterns, selection, _bytes(memory), group)
 
 
-class Watch(ModelObserver):
+class Watch(Observer):
     """The context manager that `watch` returns. It can be entered once."""
 
     def __init__(
         self,
         model: nn.Module,
-        layers: running.Layers,
+        layers: Layers,
         selection: Selection,
         budget: int | None,
         group: bool,
     ) -> None:
-        super().__init__(model)
-        passes = DecoderPasses() if group else None
-        self._layers, self._lock = layers, Lock()
-        self._recording = Recording(type(model).__name__, selection, passes, budget)
-        self._followed = None if passes is None else Followed(passes)
+        self.model, self._layers, self._lock = model, layers, Lock()
+        self._recording = Recording(type(model).__name__, layers, selection, budget, group)
         self._called: dict[str, nn.Module] = {}
         self._softmaxes: dict[str, str] = {}
-        self._unread = ""  # the path of the attention whose output no layer has read yet
 
     def __enter__(self) -> Seen:
-        self.begin()
+        begin(self)
         return Seen(self._recording)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.end()
+        end(self)
         recording = self._recording
-        recording.seal()
-        if self._followed is not None:
-            self._followed.clear()
-        modules = dict(self._model.named_modules()) | self._called
+        modules = dict(self.model.named_modules()) | self._called
         add_compiled(recording.unseen, modules, recording.records)
-        add_attentive(recording.unseen, self._called, recording.records, self._is_watched)
+        add_attentive(recording.unseen, self._called, recording.records, self._layers)
         add_softmaxes(recording.unseen, self._softmaxes, recording.records)
         recording.ran = bool(self._called)
         self._called.clear()
+        recording.seal()
         if kind is None:
             recording.warn()
 
-    def module_entered(self, stack: Stack, arguments: object) -> None:
-        path = self.path(stack)
-        if path is None:
-            return
-        module = self._called[path] = stack[-1].module
-        if self._unread and running.PROJECTION.search(type(module).__name__):
-            self._note_projection(module, arguments)
+    def module_entered(self, path: str, module: nn.Module, arguments: object) -> None:
+        self._called[path] = module
+        self._recording.note_projection(module, arguments)
         tokens = arguments[0] if isinstance(arguments, tuple) and arguments else None
         if not (isinstance(module, nn.Embedding) and isinstance(tokens, Tensor)):
             return
@@ -157,65 +160,19 @@ class Watch(ModelObserver):
             embedding = EmbeddingCall(path, module.num_embeddings, tokens)
             self._recording.embedded.append(embedding)
 
-    def attention_computed(self, stack: Stack, capture: Capture) -> None:
-        """Keep a call. An error is listed in `unseen` and does not reach the model."""
-        path = self.path(stack)
-        if path is None:
-            return
+    def attention_computed(self, path: str, stack: Stack, capture: Capture) -> None:
+        """Record a call. An error is listed in `unseen` and does not reach the model."""
         try:
             with self._lock:
-                self._keep(path, stack, capture)
+                self._recording.add(path, stack, capture)
         except Exception as reason:
             self._recording.unseen.setdefault(path, f"{type(reason).__name__}: {reason}")
 
-    def softmax_computed(self, stack: Stack, weights: object, axis: object) -> None:
+    def softmax_computed(self, path: str, stack: Stack, weights: object, axis: object) -> None:
         """Note a softmax outside of known attention functions."""
-        path = self.path(stack)
-        if path is not None and self._is_watched(path) and weighs_keys(weights, axis, stack):
+        if is_selected(path, self._layers) and _weighs_keys(weights, axis, stack):
             shape = " x ".join(map(str, weights.shape))
             self._softmaxes.setdefault(path, SOFTMAX.format(shape))
-
-    def _keep(self, path: str, stack: Stack, capture: Capture) -> None:
-        number = f"#{stack[-1].attention}" if stack[-1].attention else ""
-        if not self._is_watched(path):
-            self._recording.excluded.setdefault(path)
-            if self._followed is not None and not transformed():
-                self._followed.add(path + number, capture)
-            return
-        if transformed():
-            raise WatchError("it runs under torch.func or a trace, where tensors have no values")
-        budget, followed = self._recording.budget, self._followed
-        if budget is not None:
-            self._recording.check_budget(budget, followed.tensors() if followed else [])
-        gradients = self._recording.selection.gradients
-        with torch.set_grad_enabled(gradients and torch.is_grad_enabled()):
-            call = capture()
-            if isinstance(call, DeferredCall) and call.within:
-                path = f"{path}.{call.within}" if path else call.within
-            self._recording.add(path + number, call, stack)
-        if self._recording.selection.values:
-            within = call.within if isinstance(call, DeferredCall) else ""
-            layer = output_layer(stack[-1].module, within)
-            record = self._recording.records[path + number]
-            record.projected = None if layer is None else Projected(layer)
-            self._unread = path + number if layer is None else ""
-
-    def _note_projection(self, module: nn.Module, arguments: object) -> None:
-        """The next projection after an attention may be its output projection."""
-        record, self._unread = self._recording.records[self._unread], ""
-        states = arguments[0] if isinstance(arguments, tuple) and arguments else None
-        if (
-            isinstance(states, Tensor)
-            and states.ndim > 1
-            and not (states.is_nested or transformed())
-        ):
-            rows = row_numbers(self._recording.selection.rows, states.shape[-2])
-            if rows:
-                record.projected = Projected(module, states[..., rows[-1], :].detach().clone())
-
-    def _is_watched(self, path: str) -> bool:
-        names = (running.short(path, kind) for kind in ("self", "cross", "causal"))
-        return any(running.matches(path, name, self._layers) for name in names)
 
 
 def _numbers(name: str, value: Any, expected: str, kinds: tuple[type, ...] = ()) -> Any:
@@ -224,7 +181,7 @@ def _numbers(name: str, value: Any, expected: str, kinds: tuple[type, ...] = ())
         return None
     values = value if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
     try:
-        return tuple(each if isinstance(each, kinds) else index(each) for each in values)
+        return tuple(value if isinstance(value, kinds) else index(value) for value in values)
     except TypeError:
         raise TypeError(f"{name} is {value!r}: pass {expected}") from None
 
@@ -236,3 +193,86 @@ def _bytes(memory: int | str | None) -> int | None:
     if size is None:
         raise ValueError(f'memory is {memory!r}: pass a number of bytes, or such as "500MB"')
     return int(float(size[1]) * UNITS[size[2]])
+
+
+def add_compiled(
+    unseen: dict[str, str], modules: Mapping[str, nn.Module], recorded: Collection[str]
+) -> None:
+    """Add compiled modules, none of whose attentions was seen."""
+    compiled: dict[str, str] = {}
+    for path, module in modules.items():
+        call = getattr(module, "_compiled_call_impl", None)
+        is_compiled = call is not None or type(module).__name__ == "OptimizedModule"
+        if isinstance(module, torch.jit.ScriptModule):
+            compiled[path] = SCRIPTED
+        elif is_graph(module) and not _is_within_any(path, compiled):
+            compiled[path] = GRAPH
+        elif is_compiled and not _is_within_any(path, compiled):
+            compiled[path] = COMPILED
+    unseen |= {path: why for path, why in compiled.items() if not _saw(recorded, path)}
+
+
+def is_graph(module: nn.Module) -> bool:
+    """Whether it is what torch.export makes of a model."""
+    return isinstance(module, torch.fx.GraphModule) or type(module).__name__ == "UnflattenedModule"
+
+
+def add_attentive(
+    unseen: dict[str, str],
+    called: Mapping[str, nn.Module],
+    recorded: Collection[str],
+    layers: Layers,
+) -> None:
+    """Add innermost modules with an attention's class name, if neither they nor an enclosing
+    attention module had an attention that was seen."""
+    attentive = [path for path, each in called.items() if ATTENTIVE.search(type(each).__name__)]
+    for path in attentive:
+        if any(other != path and _is_within(other, path) for other in attentive):
+            continue
+        around = [path, *(each for each in attentive if _is_within(path, each))]
+        seen_around = any(_saw(recorded, each) for each in around)
+        if is_selected(path, layers) and not seen_around and not _is_within_any(path, unseen):
+            config = getattr(called[path], "config", None)
+            implementation = getattr(config, "_attn_implementation", None)
+            is_observable = implementation in (None, "eager", "sdpa", "flex_attention")
+            unseen[path] = UNKNOWN if is_observable else OPAQUE.format(implementation)
+
+
+def add_softmaxes(
+    unseen: dict[str, str], softmaxes: Mapping[str, str], recorded: Collection[str]
+) -> None:
+    """Add modules with a softmax, unless an attention of the module or of its parent was seen."""
+    attending = {path.partition("#")[0] for path in recorded}
+    for path, why in softmaxes.items():
+        attended = path in attending or ("." in path and path.rpartition(".")[0] in attending)
+        if not attended and not _is_within_any(path, unseen):
+            unseen[path] = why
+
+
+def _weighs_keys(weights: object, axis: object, stack: Stack) -> TypeGuard[Tensor]:
+    """Whether the shapes are those of attention weights.
+
+    Either they are (..., length, length), or the normalised axis is as long as a sequence (batch,
+    length, width) that was the input of a projection in the module or in its parent.
+    """
+    if not (isinstance(weights, Tensor) and isinstance(axis, int)) or weights.ndim < 2:
+        return False
+    count, shape = weights.shape[axis], weights.shape
+    if count < 2:
+        return False
+    if weights.ndim > 2 and axis % weights.ndim == weights.ndim - 1 and shape[-2] == count:
+        return True
+    read = [each[1] for frame in stack[-2:] for each in frame.read if isinstance(each, tuple)]
+    return any(len(of) > 2 and (of[0], of[-2]) == (shape[0], count) for of in read)
+
+
+def _saw(recorded: Collection[str], path: str) -> bool:
+    return any(_is_within(each, path) for each in recorded)
+
+
+def _is_within_any(path: str, outer: Collection[str]) -> bool:
+    return any(_is_within(path, each) for each in outer)
+
+
+def _is_within(path: str, outer: str) -> bool:
+    return not outer or path == outer or path.startswith((f"{outer}.", f"{outer}#"))

@@ -14,6 +14,7 @@ from regard.attention.kernels.reference import biased, read
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.ties import level
 from regard.attention.masks import Mask
+from regard.attention.normalisers import Hard
 from regard.attention.products import widen
 from regard.attention.scores import prepare
 from regard.attention.scores.score import pairwise
@@ -38,9 +39,10 @@ class Blocked:
             query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, span: Span
         ) -> Tensor:
             rows, columns = (torch.arange(s.start, s.stop, device=device) for s in span)
-            scores = biased(request, score(widen(query), key), bias, rows, columns)
+            scores = biased(request, widen(score(widen(query), key)), bias, rows, columns)
             readable = request.readable(rows, columns)
-            scores = level(request, scores, readable, rows, columns)
+            if type(request.normaliser) is Hard:
+                scores = level(request, scores, readable, rows, columns)
             weights = request.normaliser(scores, readable)
             return read(request, weights, value)
 

@@ -10,14 +10,18 @@ from regard.attention.dropout import drop
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.ties import level
 from regard.attention.masks.mask import pick
+from regard.attention.normalisers import Hard
 from regard.attention.products import blend, fitted, widen
 from regard.attention.shapes import ShapeError
 
 
 def weigh(request: Request, rows: Tensor | None = None) -> Tensor:
     """The weights of all queries, or of those at these rows, over every key."""
+    scores = scores_of(request, rows)
     readable = request.readable(rows)
-    return request.normaliser(level(request, scores_of(request, rows), readable, rows), readable)
+    if type(request.normaliser) is Hard:
+        scores = level(request, scores, readable, rows)
+    return request.normaliser(scores, readable)
 
 
 def scores_of(request: Request, rows: Tensor | None = None) -> Tensor:
@@ -27,7 +31,8 @@ def scores_of(request: Request, rows: Tensor | None = None) -> Tensor:
         query = query.index_select(-2, rows)
     if rows is not None and bias is not None:
         bias = pick(bias, -2, rows)
-    return biased(request, request.score(query, widen(request.key)), bias, rows)
+    key = widen(request.key)
+    return biased(request, widen(request.score(query, key)), bias, rows)
 
 
 def biased(
@@ -37,15 +42,15 @@ def biased(
     rows: Tensor | None = None,
     columns: Tensor | None = None,
 ) -> Tensor:
-    """All scores, or those of some queries and some keys, with their bias."""
-    queries = request.queries if rows is None else rows.shape[0]
-    keys = request.keys if columns is None else columns.shape[0]
+    """All scores, or those of some queries and some keys, in float32 at least, with their bias."""
+    frame = request.frame
+    queries = frame.queries if rows is None else rows.shape[0]
+    keys = frame.keys if columns is None else columns.shape[0]
     if scores.shape[-2:] != (queries, keys):
         raise ShapeError(
             f"the score gave shape {list(scores.shape)}:"
             f" it must give [..., {queries}, {keys}], for as many queries as it is passed"
         )
-    scores = widen(scores)  # of autocast
     if bias is not None:
         scores = scores + fitted(bias, scores.dtype).to(scores.dtype)
     return scores

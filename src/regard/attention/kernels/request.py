@@ -67,6 +67,12 @@ class Request:
         return self.mask is not None or self.has_bias
 
     @property
+    def is_checked(self) -> bool:
+        """Whether NaN and infinity are kept out of the gradients: on a CPU, and not when compiling."""
+        masked = self.is_masked and torch.is_grad_enabled()
+        return masked and self.query.is_cpu and not transformed()
+
+    @property
     def has_bias(self) -> bool:
         return self.bias is not None or self.bias_function is not None
 
@@ -171,7 +177,7 @@ def ask(
     dropout: float = 0.0,
 ) -> Request:
     """Check what was passed, and fill in the defaults."""
-    function = function_of(bias)
+    function = None if bias is None else function_of(bias)
     bias_tensor: Any = bias if function is None else None
     check_tensors(query, key, value, bias_tensor)
     check_types(query, key, value)
@@ -225,8 +231,8 @@ framed = lru_cache(maxsize=4096)(_framed)
 def check_tensors(query: Any, key: Any, value: Any, bias: Any) -> None:
     """Refuse what is no tensor, and tensors on several devices."""
     check_tensor("query", query)
-    all_tensors = bias is None and isinstance(key, Tensor) and isinstance(value, Tensor)
-    if all_tensors and query.device == key.device == value.device:
+    tensors = (key,) if value is None else (key, value)
+    if bias is None and all(isinstance(t, Tensor) and t.device == query.device for t in tensors):
         return
     for name, tensor in (("key", key), ("value", value), ("bias", bias)):
         if tensor is not None:
@@ -273,7 +279,7 @@ def _mask(mask: MaskLike, frame: Frame) -> Mask | Tensor:
         check_boolean(mask)
         check_device("mask", mask, frame.device)
         return _plane("mask", mask, frame)
-    return as_mask(mask)
+    return mask if isinstance(mask, Mask) else as_mask(mask)
 
 
 def _plane(name: str, plane: Tensor, frame: Frame) -> Tensor:

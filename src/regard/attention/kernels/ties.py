@@ -5,7 +5,6 @@ from torch import Tensor
 
 from regard.attention.kernels.request import Request
 from regard.attention.masks.mask import pick
-from regard.attention.normalisers import Hard
 from regard.attention.products import product_dtype, widen
 from regard.attention.scores.prepare import is_pairwise
 from regard.loops.availability import has_numbers
@@ -25,7 +24,7 @@ def level(
     A product sums in another order at the end of a matrix than inside, so that equal keys get scores
     that differ in the last bits. On a GPU, and where numbers are hidden, the scores stay as they are.
     """
-    if type(request.normaliser) is not Hard or not is_pairwise(request.score):
+    if not is_pairwise(request.score):
         return scores
     query = request.query if rows is None else request.query.index_select(-2, rows)
     key = request.key if columns is None else request.key.index_select(-2, columns)

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from regard.attention.kernels.request import Request
 from regard.attention.products import HALVES
-from regard.loops.availability import transformed
 
 
 @dataclass(frozen=True)
@@ -47,13 +46,6 @@ def zeroed(request: Request, value: Tensor | None = None) -> Zeroed | None:
     )
     zeros._readable = request._readable  # the same mask
     return Zeroed(zeros, queries, keys)
-
-
-def is_checked(request: Request) -> bool:
-    """Whether NaN and infinity are kept out of the gradients: on a CPU, and not when compiling."""
-    return (
-        request.is_masked and torch.is_grad_enabled() and request.query.is_cpu and not transformed()
-    )
 
 
 def are_finite(*tensors: Tensor) -> bool:

@@ -110,7 +110,6 @@ class Look(Statistics):
     def _of(self, request: Request) -> Look:
         look = copy(self)
         Weights.__init__(look, request)
-        look._batch = None
         return look
 
     def mean_heads(self) -> Look:

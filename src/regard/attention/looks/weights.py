@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from regard.attention.kernels.recomputing import Surroundings
 from regard.attention.kernels.reference import weigh
 from regard.attention.kernels.request import Request
-from regard.attention.kernels.zeroed import Zeroed, are_finite, is_checked, zeroed
+from regard.attention.kernels.zeroed import Zeroed, are_finite, zeroed
 from regard.attention.looks.blocks import Block
 from regard.attention.looks.entries import Stored, with_tensors
 from regard.attention.looks.scored import ScoredBlocks, masked_scores, prepared, width
@@ -39,25 +39,27 @@ Progress = Callable[[int, int], None]
 class Weights:
     """Weights (*batch, queries, keys) that are never held at once, and how an answer is made of them."""
 
-    _batch: Shape | None = None
-
     def __init__(self, request: Request) -> None:
         self._request = request
-        tensors, self._is_complete = _tensors_of(request)
-        self._tensors = [tensor for _, tensor in tensors]
         rules = request.mask_tensors()
+        self._shape: Shape = (*request.batch(), request.frame.queries, request.frame.keys)
+        self._tensors, self._is_complete = _tensors_of(request)
         self._calls_functions = not self._is_complete or rules is None
         if request.versions is None:
-            tensors += [("mask", tensor) for tensor in rules or ()]
-            request.versions = self._count(tensors)
+            tensors = (
+                self._tensors + [("mask", tensor) for tensor in rules] if rules else self._tensors
+            )
+            if request.is_traced:
+                request.versions = Versions()
+            elif self._calls_functions:
+                request.versions = _versions_read(request, tensors)
+            else:
+                request.versions = Versions(tensors)
 
-    def _count(self, tensors: list[tuple[str, Tensor]]) -> Versions:
-        """How often the tensors that the weights are made of have been written to."""
-        if transformed():
-            return Versions()
+    def _note_written(self) -> None:
+        """Leave out tensors that a function of the caller's wrote to, just now."""
         if self._calls_functions:
-            return _versions_read(self._request, tensors)
-        return Versions(tensors)
+            self._versions.leave_out_changed()
 
     def _unchanged(self) -> Request:
         """The request, where nothing that it reads was changed in place since the call."""
@@ -71,10 +73,7 @@ class Weights:
     @property
     def shape(self) -> Shape:
         """(*batch, queries, keys)."""
-        if self._batch is None:
-            self._batch = self._request.batch()
-        frame = self._request.frame
-        return (*self._batch, frame.queries, frame.keys)
+        return self._shape
 
     @property
     def device(self) -> torch.device:
@@ -92,7 +91,7 @@ class Weights:
     def _rows(self, rows: Tensor | None) -> Tensor:
         """The weights of these queries over every key; it broadcasts to (*batch, rows, keys)."""
         weights = weigh(self._unchanged(), rows)
-        self._versions.leave_out_changed()
+        self._note_written()
         return weights
 
     def _spread(self, rows: Tensor) -> Tensor:
@@ -102,13 +101,13 @@ class Weights:
     def _scores(self, rows: Tensor) -> Tensor:
         """The scores over the temperature of these queries, -inf where they may not read."""
         scores = masked_scores(self._unchanged(), rows)
-        self._versions.leave_out_changed()
+        self._note_written()
         return scores.expand(*self.shape[:-2], len(rows), self.shape[-1])
 
     def _readable(self, rows: Tensor, columns: Tensor) -> Tensor | None:
         """Which of these keys each of these queries may read; None where nothing forbids any."""
         readable = self._unchanged().readable(rows, columns)
-        self._versions.leave_out_changed()
+        self._note_written()
         return readable
 
     def _temperature(self) -> float:
@@ -131,7 +130,7 @@ class Weights:
         if not torch.is_grad_enabled():
             return False
         if self._is_complete:
-            return any(tensor.requires_grad for tensor in self._tensors)
+            return any(tensor.requires_grad for _, tensor in self._tensors)
         # Parameters may hide anywhere in a module or function of the caller's: one row tells.
         row = torch.zeros(min(1, self.shape[-2]), dtype=torch.long, device=self.device)
         return self._rows(row).requires_grad
@@ -142,8 +141,8 @@ class Weights:
 
     def _finite(self) -> Weights:
         """The same weights; keys and queries without weight do not spoil their gradients."""
-        request = self._unchanged()
-        if not is_checked(request) or are_finite(request.query, request.key):
+        request = self._request
+        if not request.is_checked or are_finite(request.query, request.key):
             return self
         zeros = zeroed(request)
         return self if zeros is None else ZeroedWeights(self, zeros)
@@ -167,8 +166,7 @@ class Weights:
     def _blocks(self, rows: Tensor | None, progress: Progress | None) -> Iterator[Block]:
         finished, total = 0, self._rows_asked(rows)
         for block in self._source().blocks(rows):
-            if self._calls_functions:
-                self._versions.leave_out_changed()
+            self._note_written()
             yield block
             if progress:
                 region = block.region
@@ -226,7 +224,7 @@ class Weights:
 
         if look._is_complete and not transformed():
             # Each once: keys may be the queries themselves.
-            tensors = list({id(tensor): tensor for tensor in look._tensors}.values())
+            tensors = list({id(tensor): tensor for _, tensor in look._tensors}.values())
             tensors += [] if weights is None else [weights]
             indices = {id(tensor): index for index, tensor in enumerate(tensors)}
 

@@ -369,20 +369,3 @@ def _union(left: range, right: range) -> range:
 def pick(tensor: Tensor, axis: int, index: Tensor) -> Tensor:
     """These entries along an axis; an axis of size 1 stands for all of them, and stays."""
     return tensor if tensor.shape[axis] == 1 else tensor.index_select(axis, index)
-
-
-def lead(tensor: Tensor, own: int, frame: Frame, name: str) -> Tensor:
-    """A tensor (*leading batch axes, *own axes), with axes of size 1 up to the batch's rank."""
-    axes, rank = tensor.ndim - own, len(frame.batch)
-    if axes > rank:
-        raise ShapeError(
-            f"{name} has {axes} batch axes, the scores have {rank}:"
-            f" pass {name} that follow the leading batch axes of {list(frame.batch)}"
-        )
-    for given, size in zip(tensor.shape[:axes], frame.batch, strict=False):
-        if given != size and given != 1 and size != 1:
-            raise ShapeError(
-                f"{name} has batch axes {list(tensor.shape[:axes])}, the scores have"
-                f" {list(frame.batch)}: they follow the leading ones, so sizes must be equal or 1"
-            )
-    return tensor.reshape((*tensor.shape[:axes], *(1,) * (rank - axes), *tensor.shape[axes:]))

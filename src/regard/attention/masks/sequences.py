@@ -18,8 +18,6 @@ from regard.attention.masks.mask import (
     SpanMask,
     check_numbers,
     check_whole,
-    lead,
-    overlap,
     paired,
     pick,
 )
@@ -54,16 +52,20 @@ class Padding(SpanMask):
         if not self.lengths.numel():
             return super().reach(rows, frame)
         shortest, longest = (int(length) for length in self.lengths.aminmax())
-        keys = range(frame.keys)
-        return Reach(overlap(range(longest), keys), overlap(range(shortest), keys))
+        ends = (range(max(0, min(length, frame.keys))) for length in (longest, shortest))
+        return Reach(*ends)
+
+    def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
+        """The same as from `spans`, without the comparison to the first key."""
+        return columns < self.spans(frame)[1].unsqueeze(-1)
 
     def spans(self, frame: Frame, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
         lengths = self.lengths.to(frame.device, torch.int64)
-        lengths = lead(lengths, 0, frame, "lengths")[..., None]
+        lengths = _lead(lengths, 0, frame, "lengths")[..., None]
         return torch.zeros_like(lengths), lengths
 
     def entries(self, frame: Frame) -> list[Mask] | None:
-        lead(self.lengths, 0, frame, "lengths")  # checks the shape
+        _lead(self.lengths, 0, frame, "lengths")  # checks the shape
         each = _entries(self.lengths, 0, frame)
         return None if each is None else [Padding(lengths) for lengths in each]
 
@@ -122,7 +124,7 @@ class Documents(Mask):
                     f"{name} covers {ids.shape[-1]} positions, there are {length}:"
                     f" pass {name} of shape [..., {length}]"
                 )
-            found.append(lead(ids, 1, frame, name))
+            found.append(_lead(ids, 1, frame, name))
         return found[0], found[1]
 
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
@@ -321,3 +323,20 @@ def _tensor(name: str, numbers: Any) -> Tensor:
         raise TypeError(
             f"{name} are {numbers!r:.60}: pass a tensor or a list of whole numbers"
         ) from error
+
+
+def _lead(tensor: Tensor, axes_of_entry: int, frame: Frame, name: str) -> Tensor:
+    """A tensor (*leading batch axes, *own axes), with axes of size 1 up to the batch's rank."""
+    axes, rank = tensor.ndim - axes_of_entry, len(frame.batch)
+    if axes > rank:
+        raise ShapeError(
+            f"{name} has {axes} batch axes, the scores have {rank}:"
+            f" pass {name} that follow the leading batch axes of {list(frame.batch)}"
+        )
+    for length, size in zip(tensor.shape[:axes], frame.batch, strict=False):
+        if length != size and length != 1 and size != 1:
+            raise ShapeError(
+                f"{name} has batch axes {list(tensor.shape[:axes])}, the scores have"
+                f" {list(frame.batch)}: they follow the leading ones, so sizes must be equal or 1"
+            )
+    return tensor.reshape((*tensor.shape[:axes], *(1,) * (rank - axes), *tensor.shape[axes:]))

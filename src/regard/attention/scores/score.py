@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from regard.attention.by_name import register
 from regard.attention.constants import check_number
 from regard.attention.products import dots, widen
-from regard.attention.shapes import check_widths
+from regard.attention.shapes import Shape, ShapeError
 
 Queries: TypeAlias = Float[Tensor, "*#batch queries d_query"]
 Keys: TypeAlias = Float[Tensor, "*#batch keys d_key"]
@@ -170,7 +170,7 @@ class Dot(DotLike, name="dot"):
     is_linear = True
 
     def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
-        check_widths(query.shape, key.shape)
+        _check_widths(query.shape, key.shape)
         return query, key, 1.0
 
     def cost_options(self) -> dict[str, Any]:
@@ -204,7 +204,7 @@ class ScaledDot(DotLike, name="scaled_dot"):
             _check_scale(self.scale)
 
     def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
-        check_widths(query.shape, key.shape)
+        _check_widths(query.shape, key.shape)
         width = query.shape[-1]
         scale = self.scale if self.scale is not None else width**-0.5 if width else 1.0
         return query, key, scale
@@ -238,7 +238,7 @@ class Cosine(DotLike, name="cosine"):
         _check_scale(self.scale)
 
     def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
-        check_widths(query.shape, key.shape)
+        _check_widths(query.shape, key.shape)
         return unit(query), unit(key), self.scale
 
     def split(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, float]:
@@ -259,7 +259,7 @@ class PreparedCosine(DotLike):
     scale: float
 
     def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
-        check_widths(query.shape, key.shape)
+        _check_widths(query.shape, key.shape)
         return unit(query), key, self.scale
 
 
@@ -322,6 +322,15 @@ def unchanged(score: object, kind: type, *methods: str) -> bool:
     if not isinstance(score, nn.Module):
         return True
     return not is_hooked(score) and not any(method in vars(score) for method in methods)
+
+
+def _check_widths(query: Shape, key: Shape) -> None:
+    """Refuse query and key widths that a dot product cannot join."""
+    if query[-1] != key[-1]:
+        raise ShapeError(
+            f"query is {query[-1]} wide, key is {key[-1]} wide: a dot product needs equal widths;"
+            f" pass a key of shape [..., {key[-2]}, {query[-1]}], or score=General or Additive"
+        )
 
 
 def _check_scale(scale: object) -> None:
