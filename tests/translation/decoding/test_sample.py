@@ -17,7 +17,7 @@ from tests.translation.decoding.toy import (
 )
 
 from regard.errors import ConfigurationError, ModelError
-from regard.translation.decoding.single import keep_probable
+from regard.translation.decoding.search import keep_probable
 
 
 def chance(seed: int = 0) -> torch.Generator:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.attention.looks import StoredLook
 from regard.translation.decoding import beam as beams
-from regard.translation.decoding import single
+from regard.translation.decoding import search as searches
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import Limits
 from regard.translation.engines import SearchEngine
@@ -118,7 +118,7 @@ def beam(model: Any, *sources: Tensor, size: int, compiled: bool = True, **setti
 
 def greedy(model: Any, *sources: Tensor, compiled: bool = True, **settings: Any) -> Found:
     engine, limits, search = _prepared(model, sources[0], settings, compiled)
-    return single.greedy(engine, *sources, limits, search)
+    return searches.greedy(engine, *sources, limits, search)
 
 
 def sample(
@@ -130,7 +130,7 @@ def sample(
 ) -> Found:
     settings |= {"sampling": True, "nbest": draws}
     engine, limits, search = _prepared(model, sources[0], settings, True)
-    return single.sample(engine, *sources, limits, search, generator)
+    return searches.sample(engine, *sources, limits, search, generator)
 
 
 def _prepared(

@@ -48,6 +48,10 @@ class SearchEngine:
         loops: whether compiled loops may compute the search's own steps, where the device has them and as soon as
             they are compiled.
         few: sentences that are translated before compiled loops are loaded, which takes two seconds.
+
+    Attributes:
+        loops: whether compiled loops compute the steps of the search that began last: when they pay, and no other
+            process still compiles them.
     """
 
     name = "layers"
@@ -58,15 +62,12 @@ class SearchEngine:
         self.model, self.reason = model, reason
         self._may_loop = loops and loops_objection(device_of(model)) is None
         self._few = few
-
-    @property
-    def loops(self) -> bool:
-        """Whether compiled loops may compute a step now: when they pay, and no other process still compiles them."""
-        return self._may_loop and self._few <= 0 and LOOPS.ready()
+        self.loops = False
 
     def begin(self, source: SourceIds, lengths: Lengths) -> State:
         """Encode the sources: the decoder's state before its first word."""
         self._few -= len(source)
+        self.loops = self._may_loop and self._few <= 0 and LOOPS.ready()
         return self._begin(source, lengths)
 
     def _begin(self, source: SourceIds, lengths: Lengths) -> State:
