@@ -47,11 +47,10 @@ class GrowingTensor:
         length, steps = len(self), rows.shape[-2]
         if torch.is_grad_enabled() and (rows.requires_grad or self._room.requires_grad):
             self._room = torch.cat([self.filled, rows.to(self._room)], dim=-2)
-        else:
-            with torch.no_grad():
-                self._make_room(length + steps)
-                # .data: rows handed out earlier do not change, so autograd need not hear of this.
-                self._room.data.narrow(-2, length, steps).copy_(rows)
+        else:  # nothing here wants a gradient
+            self._make_room(length + steps)
+            # .data: rows handed out earlier do not change, so autograd need not hear of this.
+            self._room.data.narrow(-2, length, steps).copy_(rows)
         self.filled = self._room.narrow(-2, 0, length + steps)
 
     def select(self, rows: Tensor) -> GrowingTensor:

@@ -11,10 +11,43 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.caches import GrowingTensor
+from regard.attention.products import HALVES
+from regard.attention.scores import Score, prepare
 from regard.attention.shapes import ShapeError
 from regard.memory.lists import LISTS, as_bytes, from_bytes, objections
 
 Trainable = bool | Literal["keys", "values"]
+
+
+class Prepared:
+    """Keys after a score's work on them, for as long as neither changes."""
+
+    def __init__(self, score: Score, key: Tensor, quick: Score, rows: GrowingTensor) -> None:
+        self.quick, self.rows = quick, rows
+        self._score = score
+        self._follow(key)
+
+    def _follow(self, key: Tensor) -> None:
+        self._key = key
+        self._versions = [each._version for each in _tensors(self._score, key)]
+
+    def is_of(self, score: Score, key: Tensor) -> bool:
+        """Whether these are the keys for this score."""
+        versions = [each._version for each in _tensors(score, key)]
+        return score is self._score and key is self._key and versions == self._versions
+
+    def append(self, new: Tensor, before: Tensor, after: Tensor) -> bool:
+        """Prepare new keys, too; False where those before are others by now."""
+        if not self.is_of(self._score, before):
+            return False
+        with torch.no_grad():
+            self.rows.append(prepare(self._score, new.to(before))[1])
+        self._follow(after)
+        return True
+
+
+def _tensors(score: Score, key: Tensor) -> list[Tensor]:
+    return [key, *score.parameters()] if isinstance(score, nn.Module) else [key]
 
 
 class Entries(nn.Module):
@@ -38,9 +71,11 @@ class Entries(nn.Module):
         self.d_key, self.d_value = d_key, d_value
         self._trained = {"key": trainable in (True, "keys"), "value": trainable in (True, "values")}
         self._rows: dict[str, GrowingTensor] = {}
+        self._prepared: Prepared | None = None
         self.payloads: list[Any] | None = None
         self.names: list[str | None] | None = None
         self._places: dict[str, int] = {}  # of each name the first
+        self._name_count = 0
         for name, trained in self._trained.items():
             register: Any = self.register_parameter if trained else self.register_buffer
             register(name, None)
@@ -69,7 +104,12 @@ class Entries(nn.Module):
         self._grow("key", key)
         if value is not None:
             self._grow("value", value)
-        self.d_key, self.d_value = key.shape[-1], (key if value is None else value).shape[-1]
+        self._set_widths(key, value)
+
+    def _set_widths(self, key: Tensor, value: Tensor | None) -> None:
+        widths = key.shape[-1], (key if value is None else value).shape[-1]
+        if widths != (self.d_key, self.d_value):
+            self.d_key, self.d_value = widths
 
     def _checked(self, key: Tensor, value: Tensor | None) -> Tensor | None:
         separate = self.value is not None or self._trained["key"] != self._trained["value"]
@@ -110,19 +150,41 @@ class Entries(nn.Module):
         for place, name in enumerate(names or [None] * count, len(self.names)):
             if name is not None:
                 self._places.setdefault(name, place)
+                self._name_count += 1
             self.names.append(name)
+
+    def prepared(self, score: Score) -> tuple[Score, Tensor]:
+        """The score and keys of `scores.prepare`, kept for the next search where no gradient is wanted.
+
+        Half precisions stay as they are: each score is computed from them in float32.
+        """
+        key: Any = self.key
+        tensors = _tensors(score, key)
+        if key.dtype in HALVES:
+            return score, key
+        is_trained = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
+        if is_trained or any(each.is_inference() for each in tensors):
+            return prepare(score, key)
+        kept = self._prepared
+        if kept is None or not kept.is_of(score, key):
+            with torch.no_grad():
+                quick, rows = prepare(score, key)
+            if rows is key:
+                return quick, rows
+            kept = self._prepared = Prepared(score, key, quick, GrowingTensor(rows))
+        return kept.quick, kept.rows.filled
 
     def place(self, name: str) -> int | None:
         """The place of the first entry of this name, or None."""
         return self._places.get(name)
 
-    def unnamed(self) -> set[int]:
-        """The places of the entries without a name."""
-        if self.names is None:
-            return set(range(len(self)))
-        if len(self._places) == len(self.names):
-            return set()
-        return {place for place, name in enumerate(self.names) if name is None}
+    def is_named(self, place: int) -> bool:
+        """Whether this entry has a name."""
+        return self.names is not None and self.names[place] is not None
+
+    def are_all_named(self) -> bool:
+        """Whether no entry is without a name."""
+        return len(self) == self._name_count
 
     def replace(
         self, places: Sequence[int], value: Tensor | None, payloads: Sequence[Any] | None
@@ -155,7 +217,7 @@ class Entries(nn.Module):
         twin.__dict__.update(self.__dict__)
         for name in ("_parameters", "_buffers", "_trained", "_places"):
             twin.__dict__[name] = self.__dict__[name].copy()
-        twin._rows = {}
+        twin._rows, twin._prepared = {}, None
         for name in ("payloads", "names"):
             items = getattr(self, name)
             setattr(twin, name, None if items is None else list(items))
@@ -172,7 +234,10 @@ class Entries(nn.Module):
             if rows is None or rows.filled is not old:  # moved or loaded since the last write
                 rows = self._rows[name] = GrowingTensor(old)
             rows.append(new)
-            setattr(self, name, rows.filled)
+            self._buffers[name] = rows.filled  # setattr of a module takes as long as all else
+            prepared = self._prepared
+            if name == "key" and prepared and not prepared.append(new, old, rows.filled):
+                self._prepared = None
 
     def _put(self, name: str, content: Tensor) -> None:
         if self._trained[name]:
@@ -223,7 +288,7 @@ class Entries(nn.Module):
                 return
             self._adopt("key", key)
             self._adopt("value", value)
-            self.d_key, self.d_value = key.shape[-1], (key if value is None else value).shape[-1]
+            self._set_widths(key, value)
         super()._load_from_state_dict(state, prefix, *rest)
 
     def _adopt_lists(self, stored: dict[str, Tensor | None], key: Tensor) -> None:
@@ -236,11 +301,11 @@ class Entries(nn.Module):
         old = self.key
         same = old is not None and old.shape == key.shape
         if not (same and (self._trained["key"] or torch.equal(old, key.to(old)))):  # type: ignore[arg-type]
-            self.payloads, self.names, self._places = None, None, {}
+            self.payloads, self.names, self._places, self._name_count = None, None, {}, 0
         if lists["payloads"] is not None:
             self.payloads = lists["payloads"]
         if lists["names"] is not None:
-            self.names, self._places = [], {}
+            self.names, self._places, self._name_count = [], {}, 0
             self._name(lists["names"], count)
 
     def _objection(self, key: Tensor, value: Tensor) -> str | None:

@@ -8,15 +8,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import prod
 from typing import Any
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.attend import attend, look
 from regard.attention.kernels.ties import level_best
 from regard.attention.looks import Look
-from regard.attention.normalisers import NormaliserLike, as_normaliser
+from regard.attention.normalisers import NormaliserLike, as_normaliser, is_plain
+from regard.attention.products import widen
+from regard.attention.ranking import top
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike, build
 from regard.attention.shapes import ShapeError
 from regard.attention.torch_names import answers
@@ -36,6 +40,7 @@ from regard.memory.objects import (
 
 Strings = str | Sequence[str]
 SHOWN = 4  # entries that a repr lists
+ROOM = 1 << 24  # scores that a search holds at a time
 FINAL = "write the entries to keep, those of items(), into a new memory"
 ABSENT = {  # advice for the methods of a dict that are absent
     **dict.fromkeys(("pop", "popitem", "clear"), f"nothing is deleted: {FINAL}"),
@@ -322,10 +327,11 @@ class Memory(nn.Module):
     ) -> Float[Tensor, "*batch queries d_value"]:
         """The blended values; zero where there is nothing to read, as in an empty memory."""
         query = self._vectors(queries)
-        if self.keys is None or self.values is None:
+        if self.values is None or not len(self):
             width = self.entries.d_value or self.entries.d_key or query.shape[-1]
             return query.new_zeros((*query.shape[:-1], width))
-        return attend(query, self.keys, self.values, mask=mask, **self._options())
+        keys, options = self._prepared()
+        return attend(query, keys, self.values, mask=mask, **options)
 
     forward = read
 
@@ -333,7 +339,8 @@ class Memory(nn.Module):
         self, queries: Float[Tensor, "*batch queries d_key"] | Strings, *, mask: Any = None
     ) -> Look:
         """A look at the weights of a reading."""
-        return look(self._vectors(queries), self._filled_keys(), mask=mask, **self._options())
+        keys, options = self._prepared()
+        return look(self._vectors(queries), keys, mask=mask, **options)
 
     def __getitem__(self, query: Any) -> Any:
         """The payload of the entry that a hard lookup reads; else the best one, or the reading.
@@ -346,7 +353,8 @@ class Memory(nn.Module):
         Raises:
             EmptyMemoryError: If nothing was written yet.
         """
-        vectors, keys, alone = self._vectors(query), self._filled_keys(), is_alone(query)
+        vectors, alone = self._vectors(query), is_alone(query)
+        keys, options = self._prepared()
         hard = getattr(self.normaliser, "reads_one_key", False)
         payloads = self.entries.payloads
         if payloads is not None and not hard and is_text(query):
@@ -355,7 +363,7 @@ class Memory(nn.Module):
         if payloads is None or not hard:
             reading = self.read(vectors)
             return reading[..., 0, :] if alone else reading
-        weights = look(vectors, keys, **self._options()).weights()
+        weights = look(vectors, keys, **options).weights()
         answers = self._at(weights.argmax(-1), self._answer)
         return answers[0] if alone else answers
 
@@ -381,16 +389,31 @@ class Memory(nn.Module):
             weights = vectors.new_zeros((*vectors.shape[:-1], 0))
             positions = weights.long()
         else:
-            pair = (vectors, self.keys)
-            weights = level_best(look(*pair, **self._options()).weights(), *pair)
-            scores = level_best((self.score or ScaledDot())(*pair), *pair)
+            height = max(1, ROOM // (len(self) * prod(vectors.shape[:-2])))
+            rows = vectors.split(height, dim=-2)
+            best = [self._best(each, k) for each in rows]
+            weights, positions = (torch.cat(each, dim=-2) for each in zip(*best, strict=True))
+        if alone:
+            weights, positions = weights[..., 0, :], positions[..., 0, :]
+        payloads = self.entries.payloads
+        return Found(
+            weights, self._at(positions, payloads.__getitem__ if payloads else _none), positions
+        )
+
+    def _best(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The largest weights of each query, and where they stand."""
+        keys, options = self._prepared()
+        scores = widen(options["score"](widen(queries), widen(keys)))
+        scores = level_best(scores, queries, keys)
+        normaliser = as_normaliser(self.normaliser or "softmax")
+        weights = normaliser(scores)
+        if is_plain(normaliser):  # a better score never weighs less
+            positions = top(scores.detach(), k)[1]
+        else:
             by_score = scores.argsort(dim=-1, descending=True, stable=True)
             by_weight = weights.gather(-1, by_score).argsort(dim=-1, descending=True, stable=True)
             positions = by_score.gather(-1, by_weight)[..., :k]
-            weights = weights.gather(-1, positions)
-        if alone:
-            weights, positions = weights[..., 0, :], positions[..., 0, :]
-        return Found(weights, self._at(positions, self.payloads.__getitem__), positions)
+        return weights.gather(-1, positions), positions
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file, which appears whole or not at all.
@@ -445,29 +468,29 @@ class Memory(nn.Module):
             memory.entries.append(contents.key, contents.value, *lists)
         return memory
 
-    def _options(self) -> dict[str, Any]:
-        return {"score": self.score, "normaliser": self.normaliser}
-
-    def _filled_keys(self) -> Tensor:
+    def _prepared(self) -> tuple[Tensor, dict[str, Any]]:
+        """The keys after the score's work on them, and the score and normaliser that read them."""
         if self.keys is None or not len(self):
             raise EmptyMemoryError("the memory is empty: write entries before looking one up")
-        return self.keys
+        score, keys = self.entries.prepared(self.score or ScaledDot())
+        return keys, {"score": score, "normaliser": self.normaliser}
 
     def _place(self, key: Any) -> int | None:
         """The place of the first entry with this very key, or None."""
         keys = self.keys
         if isinstance(key, str):
-            place, unnamed = self.entries.place(key), self.entries.unnamed()
-            if place is not None or not unnamed or self.encoder is None:
+            place = self.entries.place(key)
+            if place is not None or self.entries.are_all_named() or self.encoder is None:
                 return place
             # An entry has no name if it was written as a vector, or comes from a file of an earlier version.
             vector: Tensor | None = self._vectors(key)[0]
         else:
-            vector, unnamed = numbers(key), None
+            vector = numbers(key)
         if keys is None or keys.dim() > 2 or vector is None or vector.shape != keys.shape[-1:]:
             return None
         equal = (keys == vector.to(keys)).all(-1).nonzero().flatten().tolist()
-        return next((place for place in equal if unnamed is None or place in unnamed), None)
+        by_name = isinstance(key, str)
+        return next((n for n in equal if not (by_name and self.entries.is_named(n))), None)
 
     def _answer(self, place: int) -> Any:
         """The payload of an entry, or its value where it has none."""
@@ -511,6 +534,10 @@ class Memory(nn.Module):
                 f"the encoder made {short(result)} of {len(text)} strings: it has to make a vector of each"
             )
         return floats(vectors if self.keys is None else vectors.to(self.keys))
+
+
+def _none(place: int) -> None:
+    return None
 
 
 def _listing(weights: list[Any], payloads: list[Any]) -> str:

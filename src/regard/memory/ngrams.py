@@ -1,9 +1,9 @@
 """Vectors of strings by their spelling."""
 
 import unicodedata
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import torch
@@ -60,19 +60,13 @@ class CharacterNgrams:
             raise TypeError(
                 f"strings is {strings!r}: pass a list of strings, such as [{strings!r}]"
             )
-        counts = np.zeros((len(strings), self.width), np.float32)
-        for row, string in zip(counts, strings, strict=True):
-            for gram in self._grams(string):
-                code = zlib.crc32(gram.encode("utf-8", "surrogatepass"))
-                row[(code >> 1) % self.width] += 1 if code & 1 else -1
-        return F.normalize(torch.as_tensor(counts), dim=-1)
+        from regard.memory.ngram_loops import add_grams  # with the compiler, for strings alone
 
-    def _grams(self, string: str) -> list[str]:
-        text = START + unicodedata.normalize("NFC", string).casefold() + END
-        grams = [
-            text[start : start + size]
-            for size in range(self.shortest, min(self.longest, len(text)) + 1)
-            for start in range(len(text) - size + 1)
-        ]
-        # Every string has the marks. The whole counts too: the empty one has nothing else.
-        return [*(gram for gram in grams if gram not in (START, END)), text]
+        texts = [START + unicodedata.normalize("NFC", each).casefold() + END for each in strings]
+        pieces = [text.encode("utf-8", "surrogatepass") for text in texts]
+        ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
+        counts = np.zeros((len(pieces), self.width), np.float32)
+        add_grams(
+            np.frombuffer(b"".join(pieces), np.uint8), ends, self.shortest, self.longest, counts
+        )
+        return F.normalize(torch.from_numpy(counts), dim=-1)

@@ -1,0 +1,127 @@
+"""The dictionary beside the sums that it cannot do without: searches, strings as vectors, writes.
+
+python benchmarks/memory.py [--rounds 5] [--entries 100000 1000000] [--out benchmarks/results/memory.json]
+
+Milliseconds of the processor on one thread, in turns. A search is beside `look.top` and beside a matrix product with
+torch.topk; among strings beside the product alone. Strings are hashed beside one call of zlib for each n-gram.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import string
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from _measure import interleaved, write
+from torch import Tensor
+from torch.nn import functional as F
+
+import regard
+from regard.memory import CharacterNgrams, Memory
+
+WIDTH, STRINGS, BEST = 64, 100_000, 5
+
+
+def texts(count: int, length: int) -> list[str]:
+    letters = random.Random(length)
+    alphabet = string.ascii_lowercase + " "
+    return ["".join(letters.choices(alphabet, k=length)) for _ in range(count)]
+
+
+def by_zlib(strings: list[str], encoder: CharacterNgrams) -> Tensor:
+    """The same vectors, with one call of zlib for each n-gram."""
+    counts = torch.zeros(len(strings), encoder.width)
+    for row, text in zip(counts.numpy(), strings, strict=True):
+        marked = f"\x02{text}\x03"
+        for size in range(encoder.shortest, encoder.longest + 1):
+            for start in range(len(marked) - size + 1):
+                gram = marked[start : start + size]
+                if gram not in ("\x02", "\x03"):
+                    code = zlib.crc32(gram.encode())
+                    row[(code >> 1) % encoder.width] += 1 if code & 1 else -1
+        code = zlib.crc32(marked.encode())
+        row[(code >> 1) % encoder.width] += 1 if code & 1 else -1
+    return F.normalize(counts, dim=-1)
+
+
+def searches(entries: int) -> dict[str, dict[str, Callable[[], Any]]]:
+    memory = Memory()
+    memory.write(torch.randn(entries, WIDTH), payloads=list(range(entries)))
+    keys = memory.keys
+    assert keys is not None
+    rows = {}
+    for queries in (1, 32):
+        query = torch.randn(queries, WIDTH)
+        rows[f"find, {queries} of {entries:,} x {WIDTH}"] = {
+            "find": lambda query=query: memory.find(query, BEST),
+            "look.top": lambda query=query: regard.look(query, keys).top(BEST),
+            "product, topk": lambda query=query: (query @ keys.T).topk(BEST),
+        }
+    return rows
+
+
+def spelling() -> dict[str, dict[str, Callable[[], Any]]]:
+    encoder = CharacterNgrams()
+    memory = Memory(encoder=encoder)
+    memory.write(texts(STRINGS, 20))
+    keys = memory.keys
+    assert keys is not None
+    rows: dict[str, dict[str, Callable[[], Any]]] = {
+        f"find, a string among {STRINGS:,}": {
+            "find": lambda: memory.find("a likely string", BEST),
+            "product": lambda: keys @ keys[0],
+        }
+    }
+    for length in (20, 83):
+        strings = texts(2000, length)
+        torch.testing.assert_close(encoder(strings), by_zlib(strings, encoder))
+        rows[f"2,000 strings of {length} characters"] = {
+            "encoder": lambda strings=strings: encoder(strings),
+            "zlib": lambda strings=strings: by_zlib(strings, encoder),
+        }
+    return rows
+
+
+def writes() -> dict[str, dict[str, Callable[[], Any]]]:
+    vector, text = torch.randn(WIDTH), "a string to keep"
+
+    def write_each(item: Any, memory: Memory) -> None:
+        for _ in range(1000):
+            memory.write(item)
+
+    return {
+        "1,000 entries, one at a time": {"write": lambda: write_each(vector, Memory())},
+        "1,000 strings, one at a time": {
+            "write": lambda: write_each(text, Memory(encoder=CharacterNgrams()))
+        },
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--entries", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    tables = [spelling, writes, *(lambda n=n: searches(n) for n in options.entries)]
+    results = {}
+    for table in tables:
+        for name, runs in table().items():
+            seconds = interleaved(runs, options.rounds, time.process_time)
+            results[name] = {side: round(1e3 * median, 3) for side, median in seconds.items()}
+            sides = ", ".join(f"{side} {ms:.2f}" for side, ms in results[name].items())
+            print(f"{name:<40} {sides} ms", flush=True)
+    if options.out:
+        write(options.out, {"milliseconds": results})
+
+
+if __name__ == "__main__":
+    main()
