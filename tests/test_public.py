@@ -20,7 +20,7 @@ OTHERS = """\
 [mypy-torch.*,numpy.*,numba.*,llvmlite.*,matplotlib.*,pydantic.*,safetensors.*,rich.*,typer.*,starlette.*,uvicorn.*,\
 transformers.*,jaxtyping.*,anyio.*,filelock.*]
 """
-MODULES = ["edits", "kernels", "looks", "masks", "normalisers", "positions", "scores"]
+MODULES = ["edits", "kernels", "looks", "masks", "metrics", "normalisers", "positions", "scores"]
 
 
 def documented(text: str) -> list[tuple[str, str]]:
@@ -70,7 +70,7 @@ def test_every_name_of_regard_exists_and_the_type_checker_sees_the_same_ones():
 def test_a_public_module_exports_what_its_package_exports(name):
     public = importlib.import_module(f"regard.{name}")
     assert public is getattr(regard, name)
-    place = "watching" if name == "edits" else "attention"
+    place = "watching" if name in ("edits", "metrics") else "attention"
     package = importlib.import_module(f"regard.{place}.{name}")
     assert public.__all__ == package.__all__
     assert all(getattr(public, each) is getattr(package, each) for each in package.__all__)

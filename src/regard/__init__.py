@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         looks,
         masks,
         memory,
+        metrics,
         named,
         normalisers,
         positions,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from regard.viewing.plot import plot
     from regard.watching import Seen, WatchError, declare
     from regard.watching.change import change
+    from regard.watching.effects import effects
     from regard.watching.watch import watch
 
 try:
@@ -57,6 +59,7 @@ __all__ = [
     "cost",
     "declare",
     "edits",
+    "effects",
     "explain",
     "kernel",
     "kernels",
@@ -64,6 +67,7 @@ __all__ = [
     "looks",
     "masks",
     "memory",
+    "metrics",
     "named",
     "normalisers",
     "plot",
@@ -90,6 +94,7 @@ _NAMES = {
     "change": "regard.watching",
     "cost": "regard.costs.counting",
     "declare": "regard.watching",
+    "effects": "regard.watching",
     "explain": "regard.attention.kernels.choose",
     "kernel": "regard.attention.kernels.choose",
     "look": "regard.attention.attend",

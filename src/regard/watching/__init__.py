@@ -5,6 +5,8 @@ from regard.watching import huggingface as huggingface  # it registers its funct
 from regard.watching import torch_layers as torch_layers  # it registers its functions
 from regard.watching.captured import CapturedCall
 from regard.watching.change import change
+from regard.watching.effect_table import Effect, EffectTable
+from regard.watching.effects import effects
 from regard.watching.errors import WatchError
 from regard.watching.functions import declare
 from regard.watching.interception import register
@@ -14,12 +16,15 @@ from regard.watching.watch import watch
 
 __all__ = [
     "CapturedCall",
+    "Effect",
+    "EffectTable",
     "Readings",
     "Seen",
     "WatchError",
     "change",
     "declare",
     "edits",
+    "effects",
     "register",
     "watch",
 ]

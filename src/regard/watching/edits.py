@@ -55,39 +55,39 @@ class Edit(ABC):
 
     @abstractmethod
     def of(
-        self, weights: Float[Tensor, "*batch heads queries keys"], first: int
+        self, weights: Float[Tensor, "*batch heads queries keys"], start: int
     ) -> Float[Tensor, "*batch heads queries keys"]:
-        """The edited weights of heads that are edited; `first` is the number of the first query."""
+        """The edited weights of heads that are edited; `start` is the number of the first query."""
 
-    def __call__(self, weights: Tensor, first: int = 0) -> Tensor:
+    def __call__(self, weights: Tensor, start: int = 0) -> Tensor:
         """The weights, or the outputs, with the chosen heads, queries and keys edited.
 
         Raises:
             WatchError: there is no head of such a number.
         """
-        edited = self._of_heads(weights, first)
+        edited = self._of_heads(weights, start)
         if self.queries is not None:
-            rows = torch.arange(first, first + weights.shape[-2])
+            rows = torch.arange(start, start + weights.shape[-2])
             edited = torch.where(_among(rows, self.queries, weights)[:, None], edited, weights)
         if self.keys is not None:
             columns = torch.arange(weights.shape[-1])
             edited = torch.where(_among(columns, self.keys, weights), edited, weights)
         return edited
 
-    def _of_heads(self, weights: Tensor, first: int) -> Tensor:
+    def _of_heads(self, weights: Tensor, start: int) -> Tensor:
         if self.heads is None:
-            return self.of(weights, first)
+            return self.of(weights, start)
         count = weights.shape[-3]
         heads = self.heads if isinstance(self.heads, Iterable) else (self.heads,)
         numbers = torch.tensor(list(heads), dtype=torch.long)
         if len(numbers) and not (-count <= int(numbers.min()) and int(numbers.max()) < count):
             raise WatchError(f"heads is {self.heads}: this attention has heads 0 to {count - 1}")
         numbers = (numbers % count).to(weights.device)
-        edited = self._of_some(weights, numbers, first)
+        edited = self._of_some(weights, numbers, start)
         return weights.index_copy(-3, numbers, edited)
 
-    def _of_some(self, weights: Tensor, numbers: Tensor, first: int) -> Tensor:
-        return self.of(weights.index_select(-3, numbers), first)
+    def _of_some(self, weights: Tensor, numbers: Tensor, start: int) -> Tensor:
+        return self.of(weights.index_select(-3, numbers), start)
 
 
 def _among(numbers: Tensor, several: Heads, like: Tensor) -> Tensor:
@@ -110,7 +110,7 @@ class Scale(Edit):
 
     factor: float
 
-    def of(self, weights: Tensor, first: int) -> Tensor:
+    def of(self, weights: Tensor, start: int) -> Tensor:
         return weights * self.factor
 
 
@@ -133,7 +133,7 @@ class Temperature(Edit):
         if not self.temperature > 0:
             raise ValueError(f"temperature is {self.temperature}: pass a number above 0")
 
-    def of(self, weights: Tensor, first: int) -> Tensor:
+    def of(self, weights: Tensor, start: int) -> Tensor:
         power = weights.clamp(min=0).log().div(self.temperature).softmax(-1)
         return torch.nan_to_num(power) * weights.sum(-1, keepdim=True)
 
@@ -148,7 +148,7 @@ class Hard(Edit):
         tensor([[[0., 1.]]])
     """
 
-    def of(self, weights: Tensor, first: int) -> Tensor:
+    def of(self, weights: Tensor, start: int) -> Tensor:
         if not weights.shape[-1]:
             return weights
         ones = torch.zeros_like(weights).scatter(-1, weights.argmax(-1, keepdim=True), 1.0)
@@ -172,8 +172,8 @@ class Cell(Edit):
     key: int
     weight: float
 
-    def of(self, weights: Tensor, first: int) -> Tensor:
-        row = self.query - first
+    def of(self, weights: Tensor, start: int) -> Tensor:
+        row = self.query - start
         if not (0 <= row < weights.shape[-2] and 0 <= self.key < weights.shape[-1]):
             return weights
         weights_of_row = weights[..., row, :]
@@ -207,8 +207,8 @@ class OfOutputs(Edit):
     def edits_outputs(self) -> bool:
         return self.replaces == "outputs"
 
-    def _of_some(self, weights: Tensor, numbers: Tensor, first: int) -> Tensor:
-        return self.of(weights, first).index_select(-3, numbers)
+    def _of_some(self, weights: Tensor, numbers: Tensor, start: int) -> Tensor:
+        return self.of(weights, start).index_select(-3, numbers)
 
     def _recorded(self, seen: Seen, names: Sequence[str]) -> Tensor:
         """The outputs or the weights of another run."""
@@ -252,15 +252,15 @@ class From(OfOutputs):
         recorded = self._recorded(self.seen, names)
         return replace(self, recorded=recorded)
 
-    def of(self, weights: Tensor, first: int) -> Tensor:
+    def of(self, weights: Tensor, start: int) -> Tensor:
         assert self.recorded is not None
         recorded, (count, width) = self.recorded.to(weights), weights.shape[-2:]
-        places = range(first, first + count) if self.places is None else self.places
+        places = range(start, start + count) if self.places is None else self.places
         places = (
-            list(places)[:count] if self.places is None else list(places)[first : first + count]
+            list(places)[:count] if self.places is None else list(places)[start : start + count]
         )
         length = recorded.shape[-2]
-        differs = self.places is None and first == 0 and count not in (1, length)
+        differs = self.places is None and start == 0 and count not in (1, length)
         if (
             differs
             or len(places) != count
@@ -268,7 +268,7 @@ class From(OfOutputs):
             or recorded.shape[-1] != width
         ):
             raise WatchError(
-                f"this run has {first + count} queries and the other {length}: pass texts of the same length, or"
+                f"this run has {start + count} queries and the other {length}: pass texts of the same length, or"
                 " places=, for each query of this run the query of the other"
             )
         rows = torch.tensor(places, device=weights.device)
@@ -307,14 +307,14 @@ class Mean(OfOutputs):
         recorded = None if self.seen is None else self._recorded(self.seen, names)
         return replace(self, recorded=recorded)
 
-    def of(self, weights: Tensor, first: int) -> Tensor:
+    def of(self, weights: Tensor, start: int) -> Tensor:
         recorded = weights if self.recorded is None else self.recorded.to(weights)
         if self.over == "all":
             mean = recorded.mean((*range(recorded.ndim - 3), -2), keepdim=True)
         else:
             mean = recorded.mean(tuple(range(recorded.ndim - 3)), keepdim=True)
             if self.recorded is not None:
-                mean = mean[..., first : first + weights.shape[-2], :]
+                mean = mean[..., start : start + weights.shape[-2], :]
         try:
             return mean.expand(weights.shape)
         except RuntimeError:

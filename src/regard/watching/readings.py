@@ -63,7 +63,7 @@ class Readings:
         Raises:
             WatchError: the output projection is unknown.
         """
-        return self.heads() @ self._known().weight
+        return self.heads() @ self._known_projection().weight
 
     def by_key(self, rows: Window = None) -> Float[Tensor, "*batch heads rows keys d_output"]:
         """What each head adds for each key: weight x value x output projection.
@@ -77,7 +77,7 @@ class Readings:
         device = self.call.query.device
         places = positions(rows, self.call.query.shape[-2], device)
         weights = self.call.look().weights(rows=places)
-        values = self.call.values() @ self._known().weight
+        values = self.call.values() @ self._known_projection().weight
         return weights.unsqueeze(-1) * values.unsqueeze(-3)
 
     def norms(self) -> Float[Tensor, "*batch heads keys"]:
@@ -91,7 +91,7 @@ class Readings:
         norms: Tensor = values.norm(dim=-1)
         return norms
 
-    def _known(self) -> HeadProjection:
+    def _known_projection(self) -> HeadProjection:
         if self.projection is None:
             raise WatchError(f"its output projection is unknown: {self.objection}")
         return self.projection

@@ -1,0 +1,83 @@
+"""What a model is called with, several copies of it in one batch, and the output of each copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+
+def mapped(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The same tuple, list or mapping with its tensors changed; other objects are kept."""
+    if isinstance(tree, Tensor):
+        return change(tree)
+    if isinstance(tree, Mapping):
+        members = {name: mapped(member, change) for name, member in tree.items()}
+        return members if type(tree) is dict else type(tree)(**members)
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(mapped(member, change) for member in tree))
+    if isinstance(tree, tuple | list):
+        return type(tree)(mapped(member, change) for member in tree)
+    return tree
+
+
+def repeated(tree: Any, entries: int, copies: int) -> Any:
+    """Several copies of each tensor of a batch, one after another along its first axis."""
+    return mapped(
+        tree,
+        lambda tensor: (
+            tensor.repeat(copies, *[1] * (tensor.ndim - 1))
+            if copies > 1 and tensor.ndim and len(tensor) == entries
+            else tensor
+        ),
+    )
+
+
+def copy_of(output: Any, number: int, copies: int, entries: int) -> Any:
+    """The output of one copy."""
+    if copies == 1:
+        return output
+    return mapped(
+        output,
+        lambda tensor: (
+            tensor[number * entries : (number + 1) * entries]
+            if tensor.ndim and len(tensor) == copies * entries
+            else tensor
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class ModelInputs:
+    """A tensor, a tuple, a mapping of arguments, or a function that runs the model."""
+
+    inputs: Any
+
+    @property
+    def entries(self) -> int:
+        """The number of batch entries; 0 if the tensors do not tell."""
+        sizes: set[int] = set()
+        if not self._is_function:
+            tree = dict(self.inputs) if isinstance(self.inputs, Mapping) else self.inputs
+
+            def note(tensor: Tensor) -> Tensor:
+                sizes.add(len(tensor) if tensor.ndim else 0)
+                return tensor
+
+            mapped(tree, note)
+        return sizes.pop() if len(sizes) == 1 else 0
+
+    @property
+    def _is_function(self) -> bool:
+        return callable(self.inputs) and not isinstance(self.inputs, Tensor | Mapping)
+
+    def run(self, model: nn.Module, copies: int = 1) -> Any:
+        """The output of the model for several copies of the batch."""
+        if self._is_function:
+            return self.inputs(model)
+        if isinstance(self.inputs, Mapping):
+            return model(**repeated(dict(self.inputs), self.entries, copies))
+        arguments = self.inputs if isinstance(self.inputs, tuple) else (self.inputs,)
+        return model(*repeated(arguments, self.entries, copies))
