@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -118,8 +119,14 @@ def steps(batch: int, words: int, rounds: int) -> dict[str, Any]:
     readable = torch.arange(words) < torch.randint(words // 2, words + 1, (batch, 1, 1))
     quick, keys = prepare(score, memory)
     keys = keys.detach().requires_grad_()
-    step, powers = prepare_steps(quick, keys.detach(), Softmax(), readable)
-    powers.requires_grad_()
+    with torch.no_grad():  # as in a translation
+        translating = prepare_steps(quick, keys, Softmax(), readable)
+    step, stored = prepare_steps(quick, keys, Softmax(), readable)
+    stored = stored.detach().requires_grad_()
+    leaves = [query.requires_grad_(), keys, stored, score.query_weight, score.weight]
+    if step.factors is not None:  # once a sentence, as the keys
+        step = replace(step, factors=step.factors.detach().requires_grad_())
+        leaves.append(step.factors)
 
     def eager() -> torch.Tensor:
         hidden = torch.tanh((query @ score.query_weight.mT)[:, 0, None] + keys)
@@ -130,10 +137,10 @@ def steps(batch: int, words: int, rounds: int) -> dict[str, Any]:
         return regard.attend(query, keys, memory, score=quick, mask=readable)
 
     def stepped() -> torch.Tensor:
-        return attend_step(query, powers, memory, score=step, mask=readable)
+        quick, keys = (step, stored) if torch.is_grad_enabled() else translating
+        return attend_step(query, keys, memory, score=quick, mask=readable)
 
     runs: dict[str, Any] = {}
-    leaves = [query.requires_grad_(), keys, powers, score.weight]
     for name, function in {"eager": eager, "attend": attended, "step": stepped}.items():
         runs[f"{name} forward"] = lambda function=function: _without_gradients(function)
         runs[f"{name} both"] = lambda function=function: torch.autograd.grad(

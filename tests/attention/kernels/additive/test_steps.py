@@ -14,6 +14,13 @@ from regard.attention.scores import Additive, Cosine, prepare
 BATCH, KEYS, WIDTH, HIDDEN = 3, 7, 5, 12
 
 
+@pytest.fixture(params=["powers", "tanh"], autouse=True)
+def _few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes below which tanh is taken: none, or all of these tests."""
+    few = 0 if request.param == "powers" else 1 << 30
+    monkeypatch.setattr("regard.attention.kernels.additive.steps.FEW", {True: few, False: few})
+
+
 def _drawn(dtype: torch.dtype = torch.float64) -> tuple[Additive, Tensor, Tensor, Tensor]:
     torch.manual_seed(4)
     score = Additive(WIDTH, 4, HIDDEN, bias=True).to(dtype)
@@ -97,6 +104,17 @@ def test_several_queries_are_read_by_attend_and_looks() -> None:
         regard.look(queries, powers, score=steps, mask=readable).weights(),
         regard.look(queries, key, score=score, mask=readable).weights(),
     )
+
+
+def test_e_to_the_2c_is_kept_where_it_is_the_faster_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {True: BATCH * KEYS * HIDDEN, False: BATCH * KEYS * HIDDEN - 1}
+    monkeypatch.setattr("regard.attention.kernels.additive.steps.FEW", few)
+    score, _, key, readable = _drawn()
+    plain, features = prepare(score, key)
+    assert prepare_steps(plain, features, Softmax(), readable)[1] is features
+    with torch.no_grad():
+        powers = prepare_steps(plain, features, Softmax(), readable)[1]
+    torch.testing.assert_close(powers, (2 * features).exp())
 
 
 def test_many_rows_are_read_a_strip_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
