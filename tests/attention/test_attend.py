@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
 from regard.attention import masks, normalisers, scores
+from regard.attention.kernels import choose
 from regard.attention.kernels.choose import KERNELS, KernelRefusedError
 from regard.attention.shapes import ShapeError
 
@@ -218,9 +219,9 @@ def test_pins_nest_and_belong_to_their_thread(monkeypatch: pytest.MonkeyPatch) -
             thread.join()
         assert ask() == "reference"
     assert elsewhere == ["sdpa"]
-    monkeypatch.setenv("REGARD_KERNEL", "matmul")
+    monkeypatch.setattr(choose, "FROM_ENVIRONMENT", "matmul")
     assert ask() == "matmul"
-    monkeypatch.setenv("REGARD_KERNEL", "warp")
+    monkeypatch.setattr(choose, "FROM_ENVIRONMENT", "warp")
     with pytest.raises(ValueError, match=r"no kernel 'warp': there are .*matmul, reference, sdpa"):
         ask()
 

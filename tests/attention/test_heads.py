@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+from typing import Any
 
 import pytest
 import torch
@@ -393,16 +394,16 @@ def test_bfloat16_autocast_trains_and_decodes():
 def test_one_call_of_attend_does_the_reading(monkeypatch):
     calls = []
 
-    def counting(**options: Tensor) -> Tensor:
-        calls.append(options)
-        return attend(**options)  # type: ignore[arg-type]
+    def counting(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+        calls.append(key)
+        return attend(query, key, value, **options)
 
     monkeypatch.setattr("regard.attention.heads.attend", counting)
     x = seeded(2, 3, 8)
     attention = built(8, 2)
     attention(x)
     assert len(calls) == 1
-    key = calls[0]["key"]
+    key = calls[0]
     assert key.shape == (2, 2, 3, 4)
     assert key._base is not None  # split into heads without a copy
 

@@ -6,7 +6,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.kernels.direct import read_directly
 from regard.attention.kernels.request import Request, ask
 from regard.attention.kernels.serve import serve
 from regard.attention.kernels.zeroed import are_finite
@@ -75,10 +74,6 @@ def attend(
         >>> attend(torch.zeros(1, 2), key, value)
         tensor([[2.]])
     """
-    if score is bias is normaliser is None and dropout == 0:
-        reading = read_directly(query, key, value, mask)
-        if reading is not None:
-            return reading
     request = ask(
         query, key, value, score=score, bias=bias, mask=mask, normaliser=normaliser, dropout=dropout
     )

@@ -1,5 +1,6 @@
 """Attention with several heads: project, read, merge."""
 
+from collections.abc import Callable
 from itertools import zip_longest
 from typing import Any, Literal, get_args
 
@@ -202,8 +203,7 @@ class MultiHeadAttention(nn.Module):
             ValueError: If both ``key`` or ``value`` and ``memory`` are given, or the last steps of a
                 memory read it without a mask, or by one that counts from its first step.
         """
-        arguments = self._arguments(query, key, value, mask, bias, memory, start)
-        return self._merge(attend(**arguments))
+        return self._merge(self._read(attend, query, key, value, mask, bias, memory, start))
 
     @answers(READING)
     def read(
@@ -218,7 +218,7 @@ class MultiHeadAttention(nn.Module):
         start: int | None = None,
     ) -> tuple[Float[Tensor, "*batch queries d_output"], Look]:
         """The output of `forward`, and the look over ``(*batch, heads, queries, keys)``."""
-        reading, look = read(**self._arguments(query, key, value, mask, bias, memory, start))
+        reading, look = self._read(read, query, key, value, mask, bias, memory, start)
         return self._merge(reading), look if self.group == 1 else look.merge_groups()
 
     def remember(
@@ -263,8 +263,9 @@ class MultiHeadAttention(nn.Module):
         memory.place = Place.of(key)
         return memory
 
-    def _arguments(
+    def _read(
         self,
+        reader: Callable[..., Any],
         query: Tensor,
         key: Tensor | None,
         value: Tensor | None,
@@ -272,21 +273,21 @@ class MultiHeadAttention(nn.Module):
         bias: Tensor | None,
         memory: HeadMemory | None,
         start: int | None,
-    ) -> dict[str, Any]:
-        """The arguments of `attend` for all heads."""
-        check_tensor("query", query)
-        _check_memory(memory)
-        if memory is not None and not (key is None and value is None):
-            raise ValueError("got a memory and a key or value as well: pass one or the other")
-        if start is None:
-            new = query.shape[-2] if query.dim() > 1 else 0
-            start = 0 if memory is None else max(0, len(memory) - new)
-        queries = self._project("query", query, start)
+    ) -> Any:
+        """What `attend` or `read` returns for all heads."""
         if memory is None:
             key = query if key is None else key
+            queries = self._project("query", query, 0 if start is None else start)
             keys = self._project("key", key)
             values = self._project("value", key if value is None else value)
         else:
+            check_tensor("query", query)
+            _check_memory(memory)
+            if not (key is None and value is None):
+                raise ValueError("got a memory and a key or value as well: pass one or the other")
+            if start is None:
+                start = max(0, len(memory) - (query.shape[-2] if query.dim() > 1 else 0))
+            queries = self._project("query", query, start)
             keys, values = memory.keys, memory.values
             if memory.holds(query):
                 check_steps(mask, query.shape[-2], len(memory))
@@ -299,20 +300,21 @@ class MultiHeadAttention(nn.Module):
         if self.group > 1:  # keys of a group of 1 are never copied
             queries = queries.unflatten(-3, (self.key_heads, self.group))
             keys, values = keys.unsqueeze(-3), values.unsqueeze(-3)
-        return {
-            "query": queries,
-            "key": keys,
-            "value": values,
-            "score": self.score,
-            "bias": bias,
-            "mask": mask,
-            "normaliser": self.normaliser,
-            "dropout": self.dropout if self.training else 0.0,
-        }
+        return reader(
+            queries,
+            keys,
+            values,
+            score=self.score,
+            bias=bias,
+            mask=mask,
+            normaliser=self.normaliser,
+            dropout=self.dropout if self.training else 0.0,
+        )
 
     def _project(self, name: str, sequence: Tensor, start: int = 0) -> Tensor:
         """The queries, keys or values of all heads; queries and keys with their norm, and turned."""
-        projection: nn.Linear = getattr(self, f"{name}_projection")
+        # As an attribute a module takes ten times as long to find.
+        projection: Any = self._modules[f"{name}_projection"]
         check_tensor(name, sequence)
         if sequence.dim() < 2 or sequence.shape[-1] != projection.in_features:
             raise ShapeError(
@@ -320,8 +322,9 @@ class MultiHeadAttention(nn.Module):
                 f" [..., length, {projection.in_features}],"
                 " the width that this attention was built for"
             )
-        if type(projection) is nn.Linear and sequence.dtype != projection.weight.dtype:
-            _check_precision(name, sequence, projection.weight)
+        weight = projection._parameters.get("weight")
+        if weight is not None and sequence.dtype != weight.dtype and type(projection) is nn.Linear:
+            _check_precision(name, sequence, weight)
         heads = self.heads if name == "query" else self.key_heads
         projected: Tensor = projection(sequence)
         *shape, width = projected.shape

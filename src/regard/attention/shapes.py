@@ -49,11 +49,11 @@ def broadcast(*shapes: Shape) -> Shape:
     return tuple(joint)
 
 
-def check_device(name: str, tensor: torch.Tensor, device: torch.device) -> None:
+def check_device(name: str, tensor_device: torch.device, device: torch.device) -> None:
     """Refuse a tensor that is not where the queries are."""
-    if tensor.device != device:
+    if tensor_device != device:
         raise ValueError(
-            f"{name} is on {tensor.device}, the query on {device}: pass {name}.to({str(device)!r})"
+            f"{name} is on {tensor_device}, the query on {device}: pass {name}.to({str(device)!r})"
         )
 
 

@@ -105,7 +105,7 @@ def answers(
 
         @wraps(function)
         def through(*arguments: P.args, **named: P.kwargs) -> R:
-            if not named.keys() <= accepted.keys():
+            if named and not named.keys() <= accepted.keys():
                 _rename(called, named, accepted, names, renamed or {})
             return function(*arguments, **named)
 

@@ -8,6 +8,11 @@ from torch.autograd import forward_ad
 
 OFF = "NUMBA_DISABLE_JIT"
 TRACERS = (torch._C._TorchDispatchModeKey.FAKE, torch._C._TorchDispatchModeKey.PROXY)
+# Every call asks these: a name of this module is found in a third of the time.
+_is_compiling = torch.compiler.is_compiling
+_tracing_state = torch._C._get_tracing_state
+_has_transforms = torch._C._are_functorch_transforms_active
+_dispatch_modes = torch._C._len_torch_dispatch_stack
 
 
 def serve(*tensors: Tensor) -> bool:
@@ -22,18 +27,20 @@ def are_compiled() -> bool:
 
 def transformed() -> bool:
     """Whether a compiler or transform is tracing, so that numbers cannot be read."""
-    return (
-        torch.compiler.is_compiling()
-        or torch._C._get_tracing_state() is not None
-        or torch._C._are_functorch_transforms_active()
-        or _is_traced()
-    )
-
-
-def _is_traced() -> bool:
-    return torch._C._len_torch_dispatch_stack() > 0 and any(
+    if _is_compiling() or _tracing_state() is not None or _has_transforms():
+        return True
+    return _dispatch_modes() > 0 and any(
         torch._C._get_dispatch_mode(mode) is not None for mode in TRACERS
     )
+
+
+def are_equal(left: int, right: int) -> bool:
+    """Whether two lengths are equal for all sizes that a compiled graph serves."""
+    if _tracing_state() is not None:  # they are recorded, and may differ later
+        return False
+    from torch.fx.experimental.symbolic_shapes import statically_known_true  # loads sympy
+
+    return statically_known_true(left == right)
 
 
 def has_numbers(tensor: Tensor) -> bool:

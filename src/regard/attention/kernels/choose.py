@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from math import prod
 from typing import Protocol
 
 import torch
@@ -27,7 +26,6 @@ from regard.attention.positions.biases import BiasLike
 from regard.attention.products import HALVES, product_dtype
 from regard.attention.scores import ScoreLike
 
-VARIABLE = "REGARD_KERNEL"
 SHORT = 128  # rows up to here are trained faster without fusing,
 FEW = 1 << 12  # from so many scores (benchmarks/small.py)
 
@@ -51,6 +49,8 @@ KERNELS: dict[str, Kernel] = {
 }
 
 
+# Read once: to read it takes a tenth of the time of a small call.
+FROM_ENVIRONMENT = os.environ.get("REGARD_KERNEL")
 _pinned: ContextVar[str | None] = ContextVar("regard_kernel", default=None)
 
 
@@ -109,6 +109,11 @@ def kernel(name: str) -> Iterator[None]:
         _set_pin(before)
 
 
+def pinned() -> str | None:
+    """The name of the kernel that serves every request, where there is one."""
+    return _pin() or FROM_ENVIRONMENT
+
+
 def _pin() -> str | None:
     return _traced.name if torch.compiler.is_compiling() else _pinned.get()
 
@@ -123,11 +128,6 @@ def _named(name: str) -> Kernel:
     if name not in KERNELS:
         raise ValueError(f"no kernel {name!r}: there are {', '.join(sorted(KERNELS))}")
     return KERNELS[name]
-
-
-def pinned() -> str | None:
-    """The name of the kernel that serves every request, where there is one."""
-    return _pin() or os.environ.get(VARIABLE)
 
 
 def choose(request: Request, value: Tensor) -> Kernel:
@@ -156,14 +156,13 @@ def _is_plain(request: Request, value: Tensor) -> bool:
     """
     if not request.query.is_cpu:
         return False
-    if request.dropout or request.trains_bias:
+    if request.dropout or (request.has_bias and request.trains_bias):
         return True
-    if request.keys > SHORT or request.queries > SHORT or not torch.is_grad_enabled():
+    if not torch.is_grad_enabled() or request.keys > SHORT or request.queries > SHORT:
         return False
     if not (request.query.requires_grad or request.key.requires_grad or value.requires_grad):
         return False
-    scores = prod(request.frame.batch) * request.queries * request.keys
-    return scores >= FEW or request.is_traced or product_dtype(value) in HALVES
+    return request.pairs >= FEW or request.is_traced or product_dtype(value) in HALVES
 
 
 def explain(

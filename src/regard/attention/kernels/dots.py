@@ -16,6 +16,8 @@ Addends = tuple[Tensor | None, Tensor | None]
 
 def dots_objection(request: Request, value: Tensor) -> str | None:
     """Why this is no softmax over dot products of something; None when it is."""
+    if request.is_plain:
+        return None
     if not is_dots(request.score):
         if not isinstance(request.score, DotLike):
             return f"{name_of(request.score)} is not a dot product"

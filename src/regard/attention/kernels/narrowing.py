@@ -11,9 +11,18 @@ from regard.attention.shapes import Frame
 
 def narrowed(request: Request, value: Tensor) -> tuple[Request, Tensor]:
     """The request over the keys that are read, where all queries read the same run of them; else as it is."""
-    columns = _common_keys(request, value)
-    if columns is None:
+    layout = request.layout
+    if layout is None or (columns := layout.common_keys) is None:
         return request, value
+    if request.has_bias or not (request.is_plain or _is_local(request)):
+        return request, value
+    if torch.is_grad_enabled() and (
+        request.query.requires_grad or request.key.requires_grad or value.requires_grad
+    ):
+        return (
+            request,
+            value,
+        )  # without a mask, NaN in one query would reach the gradients of all keys
     key, keys = request.key, len(columns)
     if keys != request.keys:
         key, value = (side.narrow(-2, columns.start, keys) for side in (key, value))
@@ -28,19 +37,10 @@ def narrowed(request: Request, value: Tensor) -> tuple[Request, Tensor]:
         request.dropout,
         Frame(batch, queries, keys, device),
     )
-    shorter.is_regular = request.is_regular
+    shorter.is_regular, shorter.is_plain = request.is_regular, request.is_plain
     return shorter, value
 
 
-def _common_keys(request: Request, value: Tensor) -> range | None:
-    """The keys that every query reads, if no query reads any other; None where this cannot be told."""
-    if request.layout is None or request.has_bias:
-        return None
-    columns = request.layout.common_keys()
-    if columns is None:
-        return None
-    if torch.is_grad_enabled() and (
-        request.query.requires_grad or request.key.requires_grad or value.requires_grad
-    ):
-        return None  # without a mask, NaN in one query would reach the gradients of all keys
-    return columns if is_pairwise(request.score) and is_plain(request.normaliser) else None
+def _is_local(request: Request) -> bool:
+    """Whether a weight depends only on the keys that may be read."""
+    return is_pairwise(request.score) and is_plain(request.normaliser)

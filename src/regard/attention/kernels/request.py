@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -50,6 +51,10 @@ class Request:
     is_regular: bool = field(
         default=False, init=False, repr=False
     )  # all batch axes are alike, no axis is empty
+    # A softmax over scaled dot products of such tensors, as torch's fused attention computes it.
+    is_plain: bool = field(default=False, init=False, repr=False)
+    # The backward pass keeps NaN in masked keys out of the gradients, so that nothing else need do so.
+    checks_gradients: bool = field(default=False, init=False, repr=False)
     _layout: Layout | None = field(default=None, init=False, repr=False)
     _readable: Tensor | None = field(default=None, init=False, repr=False)
 
@@ -62,9 +67,14 @@ class Request:
         return self.frame.keys
 
     @property
+    def pairs(self) -> int:
+        """How many scores there are, of all batch entries."""
+        return prod(self.frame.batch) * self.frame.queries * self.frame.keys
+
+    @property
     def is_masked(self) -> bool:
         """Whether some keys may be forbidden: by a mask, or by a bias of -inf."""
-        return self.mask is not None or self.has_bias
+        return self.mask is not None or self.bias is not None or self.bias_function is not None
 
     @property
     def is_checked(self) -> bool:
@@ -93,7 +103,7 @@ class Request:
         assert self.bias_function is not None
         bias = self.bias_function(rows.unsqueeze(-1), columns.unsqueeze(-2))
         check_tensor("bias(query, key)", bias)
-        check_device("bias", bias, self.frame.device)
+        check_device("bias", bias.device, self.frame.device)
         batch, _, _, device = self.frame
         return _plane("bias", bias, Frame(batch, rows.shape[0], columns.shape[0], device))
 
@@ -126,6 +136,8 @@ class Request:
     @property
     def layout(self) -> Layout | None:
         """The mask over these scores, where it is a rule."""
+        if self.mask is None:
+            return None
         if self._layout is None and isinstance(self.mask, Mask):
             self._layout = lay(self.mask, self.frame, transformed())
         return self._layout
@@ -149,7 +161,7 @@ class Request:
 
     def batch(self) -> Shape:
         """The batch axes of the weights, those of the mask and bias included."""
-        batch = self.frame.batch if self.layout is None else self.layout.batch()
+        batch = self.frame.batch if self.layout is None else self.layout.batch
         bias = self.bias
         if self.bias_function is not None:
             bias = self._corner()
@@ -177,38 +189,66 @@ def ask(
     dropout: float = 0.0,
 ) -> Request:
     """Check what was passed, and fill in the defaults."""
-    function = None if bias is None else function_of(bias)
-    bias_tensor: Any = bias if function is None else None
-    check_tensors(query, key, value, bias_tensor)
-    check_types(query, key, value)
+    if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
+        check_tensors(query, key, value)
     is_traced = transformed()
     if dropout is True or not 0 <= dropout <= 1:
         raise ValueError(f"dropout is {dropout}: pass a rate from 0 to 1")
-    shapes = query.shape, key.shape, None if value is None else value.shape
-    frame, is_regular = (_framed if is_traced else framed)(*shapes, query.device)
-    rule = None if mask is None else _mask(mask, frame)
+    value_side = NOTHING if value is None else (value.shape, value.dtype, value.device)
+    sides = (_sides if is_traced else sides_of)(
+        query.shape, query.dtype, query.device, key.shape, key.dtype, key.device, *value_side
+    )
+    if sides.is_mixed:
+        check_types(query, key, value)
+    frame = sides.frame
     request = Request(
         query,
         key,
         DEFAULT_SCORE if score is None else as_score(score, query.shape[-1], key.shape[-1]),
-        None if bias_tensor is None else _plane("bias", bias_tensor, frame),
-        rule,
+        None,
+        None,
         DEFAULT_NORMALISER if normaliser is None else as_normaliser(normaliser),
         dropout,
         frame,
-        function,
         is_traced=is_traced,
     )
-    request.is_regular = is_regular
-    if isinstance(rule, Mask):
-        request._layout = lay(rule, frame, is_traced)
+    request.is_regular = sides.is_regular
+    request.is_plain = sides.is_plain and score is None and normaliser is None
+    if bias is not None:
+        request.bias_function = function_of(bias)
+        if request.bias_function is None:
+            request.bias = _bias(bias, frame)
+    if mask is not None:
+        rule = request.mask = _mask(mask, frame)
+        if not isinstance(rule, Tensor):
+            request._layout = lay(rule, frame, is_traced)
     return request
 
 
-def _framed(
-    query: Shape, key: Shape, value: Shape | None, device: torch.device
-) -> tuple[Frame, bool]:
-    """The scores' frame, and whether all tensors have its batch axes and no axis is empty."""
+class Sides(NamedTuple):
+    """The shapes, precisions and devices of query, key and value, checked once for all calls with the same."""
+
+    frame: Frame
+    is_regular: bool  # all have the same batch axes, and no axis is empty
+    is_plain: bool  # moreover queries and keys have one width
+    is_mixed: bool  # they have several precisions, or hold no floating point numbers
+
+
+NOTHING = None, None, None
+
+
+def _sides(
+    query: Shape,
+    query_dtype: torch.dtype,
+    device: torch.device,
+    key: Shape,
+    key_dtype: torch.dtype,
+    key_device: torch.device,
+    value: Shape | None,
+    value_dtype: torch.dtype | None,
+    value_device: torch.device | None,
+) -> Sides:
+    check_device("key", key_device, device)
     check_rank("query", query)
     check_rank("key", key)
     *queries_batch, queries, _ = query
@@ -216,28 +256,28 @@ def _framed(
     batch = tuple(queries_batch)
     if queries_batch != keys_batch:
         batch = broadcast(batch, tuple(keys_batch))
-    if value is not None:
+    if value is not None and value_device is not None:
+        check_device("value", value_device, device)
         check_value(keys, value)
         if value[:-2] != batch:
             batch = broadcast(batch, tuple(value[:-2]))
     shapes = [shape for shape in (query, key, value) if shape is not None]
     is_regular = all(shape[:-2] == batch and 0 not in shape for shape in shapes)
-    return Frame(batch, queries, keys, device), is_regular
+    is_mixed = query_dtype != key_dtype or value_dtype not in (None, query_dtype)
+    is_mixed = is_mixed or not query_dtype.is_floating_point
+    is_plain = is_regular and query[-1] == key[-1]
+    return Sides(Frame(batch, queries, keys, device), is_regular, is_plain, is_mixed)
 
 
-framed = lru_cache(maxsize=4096)(_framed)
+sides_of = lru_cache(maxsize=4096)(_sides)
 
 
-def check_tensors(query: Any, key: Any, value: Any, bias: Any) -> None:
-    """Refuse what is no tensor, and tensors on several devices."""
+def check_tensors(query: Any, key: Any, value: Any) -> None:
+    """Refuse what is no tensor."""
     check_tensor("query", query)
-    tensors = (key,) if value is None else (key, value)
-    if bias is None and all(isinstance(t, Tensor) and t.device == query.device for t in tensors):
-        return
-    for name, tensor in (("key", key), ("value", value), ("bias", bias)):
-        if tensor is not None:
-            check_tensor(name, tensor)
-            check_device(name, tensor, query.device)
+    check_tensor("key", key)
+    if value is not None:
+        check_tensor("value", value)
 
 
 def check_tensor(name: str, each: Any) -> None:
@@ -269,15 +309,21 @@ def _names(types: set[torch.dtype]) -> str:
     return ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in types))
 
 
+def _bias(bias: Any, frame: Frame) -> Tensor:
+    check_tensor("bias", bias)
+    check_device("bias", bias.device, frame.device)
+    return _plane("bias", bias, frame)
+
+
 def _mask(mask: MaskLike, frame: Frame) -> Mask | Tensor:
     if isinstance(mask, str):
         check_name(mask, frame.queries, frame.keys)
         return CAUSAL
-    if isinstance(mask, Given):
+    if type(mask) is Given:
         mask = mask.tensor
     if isinstance(mask, Tensor):
         check_boolean(mask)
-        check_device("mask", mask, frame.device)
+        check_device("mask", mask.device, frame.device)
         return _plane("mask", mask, frame)
     return mask if isinstance(mask, Mask) else as_mask(mask)
 

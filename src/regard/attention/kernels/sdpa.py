@@ -11,12 +11,13 @@ from regard.attention.kernels.dots import additive_mask, dots_objection, factors
 from regard.attention.kernels.pieces import flat
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.tiled import fused_backward, fused_forward, read_tiles
-from regard.attention.masks.positions import Band
+from regard.attention.kernels.zeroed import finite, has_nan
 from regard.attention.products import blend, dots, product_dtype
 from regard.attention.shapes import Shape
-from regard.loops.availability import in_forward_mode, transformed
+from regard.loops.availability import in_forward_mode
 
 FUSED = 1  # of torch._fused_sdp_choice
+Arguments = tuple[Tensor, Tensor, Tensor, Tensor | None, float, bool]  # of torch's fused attention
 
 
 class Sdpa:
@@ -37,48 +38,49 @@ class Sdpa:
         return None
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
-        triangle = request.mask is not None and is_triangle(request)
-        is_masked = request.is_masked and not triangle
-        if is_masked and (tiled := read_tiles(request, value, fused=True)) is not None:
-            return tiled
-        request = request.written()
-        query, key, scale = factors(request)
-        batch, addend, nothing = request.frame.batch, None, None
+        is_masked, triangle, addend, nothing = request.is_masked, False, None, None
+        asked = request
+        if is_masked and not (triangle := is_triangle(request)):
+            if (tiled := read_tiles(request, value, fused=True)) is not None:
+                return tiled
+            request = request.written()
+        # torch's own scale needs no argument, which would cost a tenth of a small call.
+        query, key, scale = (
+            (request.query, request.key, None) if request.is_plain else factors(request)
+        )
+        batch = request.frame.batch
         is_flat = request.is_regular and len(batch) == 2 and query is request.query
-        if is_masked:
+        if is_masked and not triangle:
             # On a CPU torch reads zeros where there is nothing to read; elsewhere it may divide by 0.
             addend, nothing = additive_mask(request, product_dtype(query), blank=not query.is_cpu)
-        if addend is not None:
             batch = request.batch()
             is_flat = is_flat and batch == request.frame.batch
-            addend = flat(addend, batch)
+            addend = None if addend is None else flat(addend, batch)
         if not is_flat:
             query, key, value = (flat(side, batch) for side in (query, key, value))
-        rate, sides = request.dropout, (query, key, value)
-        if _is_trained(request, sides, addend, triangle, scale):
-            reading: Tensor = _Trained.apply(*sides, addend, triangle, scale)  # type: ignore[no-untyped-call]
+        arguments = query, key, value, addend, request.dropout, triangle
+        if torch.is_grad_enabled() and _is_trained(request, arguments, scale):
+            asked.checks_gradients = True
+            reading: Tensor = _Trained.apply(query, key, value, addend, triangle, scale)  # type: ignore[no-untyped-call]
+        elif scale is None:
+            reading = F.scaled_dot_product_attention(*arguments)
         else:
-            reading = F.scaled_dot_product_attention(*sides, addend, rate, triangle, scale=scale)
+            reading = F.scaled_dot_product_attention(*arguments, scale=scale)
         if len(batch) != 2:
             reading = reading.reshape(*batch, request.queries, value.shape[-1])
         return reading if nothing is None else reading.masked_fill(nothing, 0.0)
 
 
-def _is_trained(
-    request: Request,
-    sides: tuple[Tensor, Tensor, Tensor],
-    addend: Tensor | None,
-    triangle: bool,
-    scale: float,
-) -> bool:
+def _is_trained(request: Request, arguments: Arguments, scale: float | None) -> bool:
     """Whether gradients are wanted that torch's fused kernel for processors computes."""
-    if request.is_traced or request.dropout or not torch.is_grad_enabled():
+    if request.is_traced or request.dropout or not arguments[0].is_cpu:
         return False
-    if not (sides[0].is_cpu and any(side.requires_grad for side in sides)):
+    if not any(side.requires_grad for side in arguments[:3]):
         return False
+    addend = arguments[3]
     if torch.is_autocast_enabled("cpu") or (addend is not None and addend.requires_grad):
         return False
-    return bool(torch._fused_sdp_choice(*sides, addend, 0.0, triangle, scale=scale) == FUSED)
+    return bool(torch._fused_sdp_choice(*arguments, scale=scale) == FUSED)
 
 
 class _Trained(torch.autograd.Function):
@@ -92,7 +94,7 @@ class _Trained(torch.autograd.Function):
         value: Tensor,
         addend: Tensor | None,
         triangle: bool,
-        scale: float,
+        scale: float | None,
     ) -> Tensor:
         reading, sums = fused_forward(
             query, key, value, 0.0, triangle, attn_mask=addend, scale=scale
@@ -104,12 +106,22 @@ class _Trained(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> Any:
         query, key, value, addend, reading, sums = ctx.saved_tensors
+        is_masked = addend is not None or ctx.triangle
         if not torch.is_grad_enabled():
-            tensors = upstream.contiguous(), query, key, value, reading, sums, 0.0, ctx.triangle
-            return (*fused_backward(*tensors, attn_mask=addend, scale=ctx.scale), None, None, None)
+            remaining = reading, sums, 0.0, ctx.triangle
+            options = {"attn_mask": addend, "scale": ctx.scale}
+            upstream = upstream.contiguous()
+            gradients = fused_backward(upstream, query, key, value, *remaining, **options)
+            # A hidden key or query that is NaN or infinite shows in all gradients: 0 times NaN is NaN.
+            if is_masked and (has_nan(gradients[0]) or has_nan(gradients[1])):
+                sides = finite(query), finite(key), finite(value)
+                gradients = fused_backward(upstream, *sides, *remaining, **options)
+            return (*gradients, None, None, None)
         # A tensor may be the query and the key at once: each side gets a gradient by itself.
         sides = query.view_as(query), key.view_as(key), value.view_as(value)
-        reading = _products(*sides, addend, ctx.triangle, ctx.scale)
+        scale = query.shape[-1] ** -0.5 if ctx.scale is None else ctx.scale
+        query, key, value = (finite(side) for side in sides) if is_masked else sides
+        reading = _products(query, key, value, addend, ctx.triangle, scale)
         wanted = [i for i in range(3) if ctx.needs_input_grad[i]]
         gradients = torch.autograd.grad(
             reading, [sides[i] for i in wanted], upstream, create_graph=True
@@ -137,21 +149,8 @@ def _products(
 
 def is_triangle(request: Request) -> bool:
     """Whether the mask is the one that torch's fused attention makes by itself, without a bias."""
-    mask = request.mask
-    if request.has_bias or not isinstance(mask, Band):
-        return False
-    if mask.align == "end" and transformed():
-        return _are_equal(request.queries, request.keys) and mask.is_triangle(1, 1)
-    return mask.is_triangle(request.queries, request.keys)
-
-
-def _are_equal(queries: int, keys: int) -> bool:
-    """Whether two lengths are equal for all sizes that a compiled graph serves."""
-    if torch._C._get_tracing_state() is not None:  # they are recorded, and may differ later
-        return False
-    from torch.fx.experimental.symbolic_shapes import statically_known_true  # loads sympy
-
-    return statically_known_true(queries == keys)
+    layout = request.layout
+    return layout is not None and layout.is_triangle and not request.has_bias
 
 
 def _is_mixed(shape: Shape, batch: Shape) -> bool:

@@ -6,7 +6,7 @@ from torch import Tensor
 from regard.attention.kernels.choose import MATMUL, SDPA, Kernel, choose
 from regard.attention.kernels.narrowing import narrowed
 from regard.attention.kernels.request import Request
-from regard.attention.kernels.zeroed import are_finite, zeroed
+from regard.attention.kernels.zeroed import are_finite, has_nan, zeroed
 
 ROOM = 1 << 22  # booleans held at a time
 
@@ -16,19 +16,16 @@ def serve(request: Request, value: Tensor) -> Tensor:
     if request.mask is not None:
         request, value = narrowed(request, value)
     kernel = choose(request, value)
-    if kernel is not SDPA and kernel is not MATMUL:
+    is_masked = request.is_masked
+    if is_masked and kernel is not SDPA and kernel is not MATMUL:
         request = request.written()
-    if not request.is_masked:
-        return kernel.attend(request, value)
-    if not value.is_cpu or request.is_traced:
-        return kernel.attend(request, value)
     reading = kernel.attend(request, value)
-    # A key or query that no reading shows may still spoil gradients. Where none are wanted the keys
-    # of a decoder's single query are not summed: they are as many numbers as its scores take.
-    whole = are_finite(reading) and (
-        not reading.requires_grad or are_finite(request.key, request.query)
-    )
-    return reading if whole else _apart(kernel, request, value, reading)
+    if not is_masked or request.is_traced or not value.is_cpu:
+        return reading
+    is_spoilt = has_nan(reading)
+    if not is_spoilt and reading.requires_grad and not request.checks_gradients:
+        is_spoilt = not are_finite(request.key, request.query)
+    return _apart(kernel, request, value, reading) if is_spoilt else reading
 
 
 def _apart(kernel: Kernel, request: Request, value: Tensor, spoilt: Tensor) -> Tensor:

@@ -48,6 +48,19 @@ def zeroed(request: Request, value: Tensor | None = None) -> Zeroed | None:
     return Zeroed(zeros, queries, keys)
 
 
+def finite(vectors: Tensor) -> Tensor:
+    """The vectors, with zeros in place of those that hold NaN or infinity."""
+    return vectors.masked_fill(~vectors.isfinite().all(-1, keepdim=True), 0.0)
+
+
+def has_nan(reading: Tensor) -> bool:
+    """Whether a reading holds NaN, as it does where a masked value is NaN or infinite."""
+    if not reading.numel():
+        return False
+    largest = (reading.detach() if reading.requires_grad else reading).max().item()
+    return largest != largest
+
+
 def are_finite(*tensors: Tensor) -> bool:
     """Whether the sum of all numbers is finite, which it is not if one of them is NaN or infinite.
 

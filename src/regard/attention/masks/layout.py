@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from regard.attention.masks.mask import Mask, covers
+from regard.attention.masks.positions import Band
 from regard.attention.shapes import Frame, Shape, broadcast
-from regard.loops.availability import has_numbers
+from regard.loops.availability import are_equal, has_numbers
 
 KEPT = 1 << 20  # numbers of a tensor that stays in memory between calls
 
@@ -33,24 +34,39 @@ class Layout:
 
     def once(self, question: Hashable, answer: Callable[[], Answer]) -> Answer:
         """The answer to a question about the mask; a large tensor is worked out again each time."""
-        if question not in self._answers:
-            result = answer()
-            if any(tensor.numel() > KEPT for tensor in _tensors(result)):
-                return result
+        if question in self._answers:
+            return cast(Answer, self._answers[question])
+        result = answer()
+        if not any(tensor.numel() > KEPT for tensor in _tensors(result)):
             self._answers[question] = result
-        return cast(Answer, self._answers[question])
+        return result
 
-    def batch(self) -> Shape:
-        """The batch axes of the scores with those of the mask."""
-        return self.once("batch", self._batch)
+    @property
+    def is_triangle(self) -> bool:
+        """Whether this is the mask that torch's fused attention makes by itself."""
+        return self.once("triangle", self._is_triangle)
 
+    @property
     def common_keys(self) -> range | None:
         """The keys that every query reads, if no query reads any other; None where this cannot be told."""
         return self.once("common keys", self._common_keys)
 
+    @property
+    def batch(self) -> Shape:
+        """The batch axes of the scores with those of the mask."""
+        return self.once("batch", self._batch)
+
     def dense(self) -> Tensor:
         """Which keys may be read; broadcasts to (*batch, queries, keys)."""
         return self.once("dense", self._whole)
+
+    def _is_triangle(self) -> bool:
+        mask, (_, queries, keys, _) = self._mask(), self.frame
+        if not isinstance(mask, Band):
+            return False
+        if self._is_traced and mask.align == "end":
+            return are_equal(queries, keys) and mask.is_triangle(1, 1)
+        return mask.is_triangle(queries, keys)
 
     def _common_keys(self) -> range | None:
         batch, queries, keys, device = self.frame
@@ -60,7 +76,7 @@ class Layout:
         if not (readable and covers(common, readable)):
             return None
         # Some entries of the batch may be those of the mask alone.
-        return readable if self.batch() == batch else None
+        return readable if self.batch == batch else None
 
     def _batch(self) -> Shape:
         # One pair, as a function of the caller's may not take empty tensors.
@@ -92,21 +108,19 @@ class _Kept(NamedTuple):
     tensors: list[tuple[Tensor, int, Tensor | None]]  # the counts of writes to them, and copies
 
     def serves(self, frame: Frame) -> bool:
-        return (
-            self.layout.frame == frame
-            and self.inference == torch.is_inference_mode_enabled()
-            and all(
-                tensor._version == version and (copy is None or torch.equal(tensor, copy))
-                for tensor, version, copy in self.tensors
-            )
-        )
+        if self.layout.frame != frame or self.inference != torch.is_inference_mode_enabled():
+            return False
+        for tensor, version, copy in self.tensors:
+            if tensor._version != version or (copy is not None and not torch.equal(tensor, copy)):
+                return False
+        return True
 
 
 def lay(mask: Mask, frame: Frame, is_traced: bool) -> Layout:
     """The mask over this frame. The mask keeps the last layout; a compiler or transform gets its own."""
     if is_traced:
         return Layout(mask, frame, is_traced)
-    kept: _Kept | None = vars(mask).get("_kept")
+    kept: _Kept | None = mask.__dict__.get("_kept")
     if kept is not None and kept.serves(frame):
         return kept.layout
     layout, tensors = Layout(mask, frame, is_traced), mask.tensors()

@@ -205,7 +205,7 @@ class Given(Mask):
         check_boolean(self.tensor)
 
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
-        check_device("mask", self.tensor, rows.device)
+        check_device("mask", self.tensor.device, rows.device)
         check_plane("mask", self.tensor.shape, frame.queries, frame.keys)
         plane = self.tensor if self.tensor.ndim >= 2 else self.tensor.expand(1, -1)
         return pick(pick(plane, -2, rows), -1, columns)
@@ -223,7 +223,7 @@ class Positional(Mask):
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
         readable = self.function(rows.unsqueeze(-1), columns.unsqueeze(-2))
         check_boolean(readable)
-        check_device("mask", readable, rows.device)
+        check_device("mask", readable.device, rows.device)
         check_plane("mask", readable.shape, rows.shape[0], columns.shape[0])
         return readable if readable.ndim >= 2 else readable.expand(1, -1)
 

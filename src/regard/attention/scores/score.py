@@ -204,8 +204,9 @@ class ScaledDot(DotLike, name="scaled_dot"):
             _check_scale(self.scale)
 
     def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
-        _check_widths(query.shape, key.shape)
-        width = query.shape[-1]
+        shape = query.shape
+        _check_widths(shape, key.shape)
+        width = shape[-1]
         scale = self.scale if self.scale is not None else width**-0.5 if width else 1.0
         return query, key, scale
 

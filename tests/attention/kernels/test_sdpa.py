@@ -1,4 +1,4 @@
-"""Plain calls that go straight to torch's fused attention: the readings and refusals of every other call."""
+"""torch's fused attention: plain calls, their masks, what these hide, and gradients."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 import regard
 from regard import masks
-from regard.attention.kernels.direct import read_directly
+from regard.attention.kernels import serve
 from regard.attention.masks.mask import Mask
 from regard.attention.scores import DotLike
 
@@ -34,10 +34,10 @@ def test_readings_are_those_of_the_reference(
     mask: Mask | None, batch: tuple[int, ...], width: int
 ) -> None:
     tensors = sides(*batch, width=width)
-    reading = read_directly(*tensors, mask)
+    reading = regard.attend(*tensors, mask=mask)
     with regard.kernel("reference"):
         expected = regard.attend(*(side.double() for side in tensors), mask=mask)
-    assert reading is not None
+    assert regard.explain(*tensors, mask=mask).kernel == "sdpa"
     assert torch.allclose(reading.double(), expected, atol=1e-6)
 
 
@@ -50,19 +50,49 @@ def test_hidden_numbers_have_no_effect(mask: Mask) -> None:
     assert torch.allclose(regard.attend(query, key, value, mask=mask), clean)
 
 
-def test_whatever_else_is_left_to_the_request() -> None:
+def test_shapes_and_precisions_are_checked_in_every_call() -> None:
     query, key, value = sides(2)
-    assert read_directly(query.requires_grad_(), key, value, None) is None
-    query = query.detach()
-    assert read_directly(query, key[:1], value[:1], None) is None
-    assert read_directly(query, key, value, torch.ones(4, 5, dtype=torch.bool)) is None
-    assert read_directly(query.half(), key.half(), value.half(), None) is None
-    with regard.kernel("matmul"):
-        assert read_directly(query, key, value, None) is None
-    with torch.autocast("cpu", torch.bfloat16):
-        assert read_directly(query, key, value, None) is None
-    with pytest.raises(regard.ShapeError, match="value has 5 rows, the memory holds 4 keys"):
-        regard.attend(query, key[:, :4], value)
+    for _ in range(2):
+        regard.attend(query, key, value)
+        with pytest.raises(regard.ShapeError, match="value has 5 rows, the memory holds 4 keys"):
+            regard.attend(query, key[:, :4], value)
+        with torch.autocast("cpu", torch.bfloat16):
+            regard.attend(query, key.bfloat16(), value)
+        with pytest.raises(TypeError, match="pass one dtype for all three"):
+            regard.attend(query, key.bfloat16(), value)
+        with pytest.raises(TypeError, match="pass a tensor"):
+            regard.attend(query, key, [[1.0]])  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="key is on meta, the query on cpu"):
+            regard.attend(query, key.to("meta"), value)
+
+
+@pytest.mark.parametrize("spoilt", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("mask", [masks.causal(align="start"), masks.padding([3, 2])])
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_hidden_keys_do_not_reach_gradients(mask: Mask, spoilt: float, is_recorded: bool) -> None:
+    query, key, value = (side.double() for side in sides(2))
+    hidden = ~mask.dense((2,), 4, 5).expand(2, 4, 5).any(-2)
+    upstream = torch.randn(2, 4, 3, dtype=torch.float64)
+
+    def gradients(*tensors: Tensor) -> tuple[Tensor, ...]:
+        leaves = [tensor.clone().requires_grad_() for tensor in tensors]
+        assert regard.explain(*leaves, mask=mask).kernel == "sdpa"
+        reading = regard.attend(*leaves, mask=mask)
+        return torch.autograd.grad(reading, leaves, upstream, create_graph=is_recorded)
+
+    clean = gradients(query, key, value)
+    key, value = (side.masked_fill(hidden[..., None], spoilt) for side in (key, value))
+    for exact, gradient in zip(clean, gradients(query, key, value), strict=True):
+        assert torch.allclose(gradient, exact)
+    assert (gradients(query, key, value)[1][hidden] == 0).all()
+
+
+def test_an_ordinary_call_sums_no_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    summed: list[Tensor] = []
+    monkeypatch.setattr(serve, "are_finite", lambda *tensors: summed.extend(tensors) or True)
+    tensors = [side.requires_grad_() for side in sides(2)]
+    regard.attend(*tensors, mask=masks.causal(align="start")).sum().backward()
+    assert not summed
 
 
 @pytest.mark.parametrize("name", ["none", "causal", "padding"])
