@@ -1,4 +1,4 @@
-// The data contract with Python (docs/how-it-works/architecture.md, "The explorer's contract"): a bundle is a JSON header and binary buffers.
+// The data contract with Python (docs/how-it-works/explorer.md): a bundle is a JSON header and binary buffers.
 
 export type Kind = "self" | "causal" | "cross";
 
