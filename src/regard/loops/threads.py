@@ -77,8 +77,11 @@ def run(tasks: list[Task]) -> None:
 
 def run_shares(rows: int, compute: Callable[[int, int], None], *, least: int) -> None:
     """Call compute(begin, end) for shares of the rows, on torch's threads; a share has `least` rows or more."""
-    shares = split(rows, min(torch.get_num_threads(), rows // least))
-    run([partial(compute, begin, end) for begin, end in shares])
+    workers = min(torch.get_num_threads(), rows // least)
+    if workers < 2:
+        compute(0, rows)
+    else:
+        run([partial(compute, begin, end) for begin, end in split(rows, workers)])
 
 
 def split(items: int, workers: int) -> list[tuple[int, int]]:

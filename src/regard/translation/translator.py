@@ -41,6 +41,7 @@ class Translator:
         engine: it runs the model when this translates, chosen when the translator is made. `engine.name` is
             "compiled" or "layers", and `engine.reason` says why a faster one was not chosen. It packs weights
             once: after writing to weights, call `refresh`.
+        longest: the most pieces of a source that are read.
     """
 
     def __init__(self, run: Run, model: TranslationModel, tokenizers: Tokenizers) -> None:
@@ -48,6 +49,7 @@ class Translator:
         self.model = model.eval()
         self.tokenizers = tokenizers
         self.engine = choose(self.model)
+        self.longest = self.model.longest_source
 
     @classmethod
     def open(
@@ -111,11 +113,6 @@ class Translator:
         """The language in which sentences are found; None for generated data, in which every line is one."""
         return None if self.run.configuration.data.generated else self.source_language
 
-    @property
-    def longest(self) -> int:
-        """The most pieces of a source that are read."""
-        return self.model.longest_source
-
     @answers({})
     def translate(
         self,
@@ -158,7 +155,8 @@ class Translator:
             search = self.search if beam is None else self.search.changed(beam=beam)
         if tree is not None:  # it has the nodes of one search
             search = search.as_written().changed(search_again=False)
-        if self.sentence_language is None:
+        language = self.sentence_language
+        if language is None:
             search = search.changed(numbers=False)
         aligner = self._aligner if alignments else None
         return lines.translate(
@@ -169,7 +167,7 @@ class Translator:
             search,
             words=self.words,
             doubts=self.doubts,
-            language=None if whole_lines or tree is not None else self.sentence_language,
+            language=None if whole_lines or tree is not None else language,
             prefix=prefix,
             target_language=self.run.configuration.data.target_language,
         )
