@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -11,6 +9,7 @@ import torch
 from tests.agreement.cases import CASES, SINGLE, Case
 from tests.agreement.comparing import TOLERANCE, compare
 from tests.agreement.test_kernels import answer
+from tests.peaks import growth, measured
 from torch import Tensor
 
 import regard
@@ -154,27 +153,16 @@ def test_blocks_are_chosen_where_the_whole_is_large() -> None:
     assert said.kernel == "blocked"
 
 
-MEASURE = """
-import resource, torch, regard
-torch.manual_seed(0)
-query, key, value = (torch.randn(4096, 8).requires_grad_() for _ in range(3))
-
-def run(rows):
-    reading = regard.attend(query[:rows], key, value, score=lambda q, k: torch.tanh(q @ k.mT))
-    reading.square().sum().backward()
-
-with regard.kernel("blocked"):
-    run(64)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    run(4096)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the peak is counted in other units")
+@measured
 def test_the_matrix_is_never_there() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True, timeout=600
-    )
-    matrix = 4096 * 4096 * SINGLE.itemsize
-    assert int(ran.stdout) < matrix / 2
+    query, key, value = (torch.randn(4096, 8).requires_grad_() for _ in range(3))
+
+    def run(rows: int) -> None:
+        with regard.kernel("blocked"):
+            reading = regard.attend(
+                query[:rows], key, value, score=lambda q, k: torch.tanh(q @ k.mT)
+            )
+        reading.square().sum().backward()
+
+    matrix = 4096 * 4096 * SINGLE.itemsize / 2**20
+    assert growth(lambda: run(64), lambda: run(4096)) < matrix / 2

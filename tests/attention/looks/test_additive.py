@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from tests.agreement.cases import Case
 from tests.attention.kernels.additive.test_agreement import TABLE
 from tests.attention.looks.test_agreement import check, check_answers, look_and_dense
+from tests.peaks import growth, measured
 from torch import Tensor
 
 import regard
@@ -167,31 +165,15 @@ def test_loops_are_compiled_once_for_batches_of_any_size() -> None:
     assert len(single) == 1
 
 
-MEASURE = """
-import sys, torch, regard
-from pathlib import Path
-torch.set_num_threads(1)
-score = regard.scores.Additive(4, 4, 4).requires_grad_(False)
-def ask(length):
-    query, key = torch.randn(length, 4), torch.randn(length, 4)
-    look = regard.look(query, key, score=score, mask=regard.masks.padding(length - 9))
-    look.received(), look.entropy(), look.top(4), look.map(64, 64), look.log_normaliser()
-def kilobytes(kind):
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(kind))
-ask(600)
-Path("/proc/self/clear_refs").write_text("5")
-before = kilobytes("VmRSS")
-ask(int(sys.argv[1]))
-print((kilobytes("VmHWM") - before) / 1024)
-"""
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@measured
 @pytest.mark.parametrize("length", [4096, 16384])
 def test_memory_grows_with_the_lengths(length: int) -> None:
     """Megabytes over those of short looks: blocks of scores, and at 16,384 no twentieth of the matrix."""
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE, str(length)], capture_output=True, text=True, check=True
-    )
-    assert float(done.stdout) < 20 + 20 * length / 16384
+    score = scores.Additive(4, 4, 4).requires_grad_(False)
+
+    def ask(length: int) -> None:
+        query, key = torch.randn(length, 4), torch.randn(length, 4)
+        look = regard.look(query, key, score=score, mask=masks.padding(length - 9))
+        look.received(), look.entropy(), look.top(4), look.map(64, 64), look.log_normaliser()
+
+    assert growth(lambda: ask(600), lambda: ask(length)) < 20 + 20 * length / 16384

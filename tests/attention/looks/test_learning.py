@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from tests.peaks import growth, measured
 from torch import Tensor
 
 import regard
@@ -153,27 +152,16 @@ def test_no_gradient_is_kept_where_none_is_wanted() -> None:
     assert not regard.look(query.detach(), key.detach(), score=module).entropy().requires_grad
 
 
-MEASURE = """
-import resource, sys, torch, regard
-from regard.attention import masks
-torch.set_num_threads(1)
-name, length, learning = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "learning"
-query, key = (torch.randn(1, length, 16) for _ in range(2))
-def ask(query, key):
+def _ask(name: str, length: int, learning: bool) -> None:
+    query, key = (torch.randn(1, length, 16, requires_grad=learning) for _ in range(2))
     look = regard.look(query, key, mask=masks.causal(align="start"))
-    answer = {"map": lambda: look.map(64, 64), "top": lambda: look.top(4)[0]}.get(name)
-    answer = answer() if answer else getattr(look, name)()
+    answers = {"map": lambda: look.map(64, 64), "top": lambda: look.top(4)[0]}
+    answer = answers.get(name, getattr(look, name))()
     if learning:
         answer.sum().backward()
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-ask(query[:, :200].clone().requires_grad_(learning), key[:, :200])
-before = peak()
-ask(query.requires_grad_(learning), key)
-print(peak() - before)
-"""
 
 
+@measured
 @pytest.mark.parametrize(
     ("name", "length", "learning"),
     [
@@ -186,16 +174,9 @@ print(peak() - before)
     ],
 )
 def test_no_answer_holds_the_matrix(name: str, length: int, learning: bool) -> None:
-    """Peak memory of a fresh process over what it takes for 200 queries, in MB."""
-    mode = "learning" if learning else "looking"
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE, name, str(length), mode],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
     matrix = length * length * 4 / 2**20
-    assert float(done.stdout) < 0.03 * matrix + (40 if learning else 0)
+    grown = growth(lambda: _ask(name, 200, learning), lambda: _ask(name, length, learning))
+    assert grown < 0.03 * matrix + (40 if learning else 0)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.25])
