@@ -6,7 +6,9 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import regard
+from regard.attention.scores.score import CLASSES
 from regard.costs import cost
+from regard.costs.parts import SCORES
 from regard.errors import ConfigurationError, ModelError
 
 
@@ -213,3 +215,20 @@ def test_a_score_of_the_caller_counts_its_own_products() -> None:
     assert counted["scores"] == plain["scores"]
     with pytest.raises(regard.errors.ConfigurationError):
         regard.costs.cost(regard.MultiHeadAttention(8, 2, score=Halved()), queries=5)
+
+
+def test_a_score_that_names_no_formula_is_refused() -> None:
+    class Mistyped(regard.scores.ScaledDot):
+        def cost_options(self):
+            return {"score": "scaled-dot"}
+
+    with pytest.raises(
+        ConfigurationError, match=r"score 'scaled-dot' has no formula: known are .*scaled_dot"
+    ):
+        cost(regard.MultiHeadAttention(8, 2, score=Mistyped()), queries=5)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_every_name_with_a_formula_is_a_score(name: str) -> None:
+    assert name in CLASSES
+    assert cost(regard.MultiHeadAttention(8, 2, score=name), queries=5).multiply_adds

@@ -4,7 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from regard.costs.parts import ADDED, Part, Parts, attention, linear, matrix, read, scored, times
+from regard.costs.parts import (
+    ADDED,
+    Part,
+    Parts,
+    attention,
+    linear,
+    matrix,
+    scored,
+    scores_and_values,
+    times,
+)
 from regard.translation.settings.recurrent import RecurrentSettings
 from regard.translation.settings.transformer import TransformerSettings
 
@@ -41,7 +51,7 @@ def attended(sizes: Heads, _words: tuple[int, int], queries: int, keys: int) -> 
     """One attention of `queries` over `keys`, which are kept."""
     width, d_value = sizes.width, sizes.d_value
     if sizes.kind == "single-head":
-        return read(queries, keys, 1, width, d_value, cache=keys * (width + d_value))
+        return scores_and_values(queries, keys, 1, width, d_value, cache=keys * (width + d_value))
     return attention(queries, keys, width, sizes.heads, cached=True, **sizes.options)
 
 
@@ -126,7 +136,7 @@ def _crossed(settings: RecurrentSettings, queries: int, keys: int, calls: int) -
         }
         return attention(queries, keys, state, heads, score=settings.score, cached=True, **sizes)
     matrices, width = scored(settings.score, queries, keys, state, memory, hidden, prepared=True)
-    return [*matrices, *read(queries, keys, 1, width, memory, cache=keys * memory)]
+    return [*matrices, *scores_and_values(queries, keys, 1, width, memory, cache=keys * memory)]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from torch.utils.flop_counter import flop_registry
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.kernels.choose import kernel
 from regard.attention.scores import ScaledDot
-from regard.costs.parts import ADDED, Part, Parts, attention, read
+from regard.costs.parts import ADDED, Part, Parts, attention, scores_and_values
 from regard.errors import ModelError
 
 # Where parameters belong, by the names that libraries give them; the first that fits.
@@ -105,7 +105,9 @@ class Products(TorchDispatchMode):
         dense = all(each.layout is torch.strided for each in args if isinstance(each, Tensor))
         if dense and _FUSED.match(name):
             query, key, value = (each.shape for each in args[:3])
-            self.parts += read(query[-2], key[-2], query[:-2].numel(), query[-1], value[-1])
+            self.parts += scores_and_values(
+                query[-2], key[-2], query[:-2].numel(), query[-1], value[-1]
+            )
         elif dense and (counted is not None or name in _WITH_VECTORS):
             if counted is None:
                 twice = 2 * args[_WITH_VECTORS[name]].numel()

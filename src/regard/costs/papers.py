@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from regard.costs.architectures import FORMULAS, Built, Stack
-from regard.costs.parts import Part, Parts, matrix, read, scored, times
+from regard.costs.parts import Part, Parts, matrix, scored, scores_and_values, times
 from regard.translation.settings.recurrent import RecurrentSettings
 from regard.translation.settings.transformer import TransformerSettings
 
@@ -70,7 +70,7 @@ def bahdanau(queries: int, keys: int) -> Parts:
         matrix("recurrence", n, n, 1),  # W_s, from the backward state to the first state
         *cell(queries, m, 2 * n),
         *matrices,
-        *read(queries, keys, 1, width, 2 * n, cache=keys * 2 * n),
+        *scores_and_values(queries, keys, 1, width, 2 * n, cache=keys * 2 * n),
         *(matrix("output layer", d_in, 2 * l, queries) for d_in in (n, m, 2 * n)),
         matrix("output layer", l, words, queries),
     ]

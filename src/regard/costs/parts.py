@@ -4,11 +4,14 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
+from regard.errors import ConfigurationError
+
 ORDER = (
     *("embeddings", "recurrence", "W_Q", "W_K", "scores", "W_V", "values", "W_O", "feed-forward"),
     *("norms and biases", "output layer"),
 )
 ADDED = "norms and biases"
+SCORES = "additive", "concat", "cosine", "dot", "general", "scaled_dot"
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,9 @@ def linear(
     return [matrix(name, d_in, d_out, rows, cache=cache), Part(ADDED, d_out * bias)]
 
 
-def read(queries: int, keys: int, heads: int, d_key: int, d_value: int, *, cache: int = 0) -> Parts:
+def scores_and_values(
+    queries: int, keys: int, heads: int, d_key: int, d_value: int, *, cache: int = 0
+) -> Parts:
     """softmax(Q K^T) V: the scores and the blended values of all heads."""
     pairs = heads * queries * keys
     return [
@@ -104,6 +109,9 @@ def scored(
     Additive: v^T tanh(W_q q + W_k k), of which v^T is left. General: q^T W k, of which a dot product is
     left once the keys, or the queries where they are fewer, have been multiplied by W. A decoder
     prepares the keys once, and keeps them.
+
+    Raises:
+        ConfigurationError: No score of this name has a formula.
     """
     shared = {"heads": heads, "sets": sets}
     if score in ("additive", "concat"):
@@ -111,12 +119,13 @@ def scored(
         W_Q = matrix("W_Q", d_query, d_hidden, queries, **shared)
         W_K = matrix("W_K", d_key, d_hidden, keys, **shared, cache=cache)
         return [W_Q, W_K, Part("scores", sets * d_hidden)], d_hidden
-    if score != "general":
+    if score in ("dot", "scaled_dot", "cosine"):
         return [Part("W_K", cache=keys * d_key * (prepared and score == "cosine"))], d_key
+    if score != "general":
+        raise ConfigurationError(f"score {score!r} has no formula: known are {', '.join(SCORES)}")
     if prepared or keys < queries:
-        return [
-            matrix("W_K", d_key, d_query, keys, **shared, cache=keys * d_query * prepared)
-        ], d_query
+        cache = keys * d_query * prepared
+        return [matrix("W_K", d_key, d_query, keys, **shared, cache=cache)], d_query
     return [matrix("W_Q", d_query, d_key, queries, **shared)], d_key
 
 
@@ -177,7 +186,7 @@ def attention(
         *linear("W_K", d_key, d_k, new, bias=bias, cache=keys * d_k * cached),
         *linear("W_V", d_value, d_v, new, bias=bias, cache=keys * d_v * cached),
         *batched(calls, matrices),
-        *read(queries, keys, heads, width, d_head_value),
+        *scores_and_values(queries, keys, heads, width, d_head_value),
         *linear("W_O", merged, d_output or d_query, queries, bias=bias),
         Part(ADDED, normed),
     ]

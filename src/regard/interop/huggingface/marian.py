@@ -197,7 +197,7 @@ class MarianRun(HuggingFaceRun):
         path = self.file(name)
         return VocabularyMap.of(path, read_table(path), size, self.theirs)
 
-    def read(self) -> Transformer:
+    def transformer(self) -> Transformer:
         theirs, (source, target), settings = self.theirs, self.words, self.theirs.settings()
         size, width = theirs.target_size, settings.width
         take = Tensors(self.folder, _POSITIONS)

@@ -37,7 +37,7 @@ class HuggingFaceRun(Run):
         """The vocabularies of source and target."""
         raise NotImplementedError
 
-    def read(self) -> Transformer:
+    def transformer(self) -> Transformer:
         """The model of the folder. Raises `ModelError` when its file of weights cannot be used."""
         raise NotImplementedError
 
@@ -45,7 +45,7 @@ class HuggingFaceRun(Run):
         sizes = [len(tokenizers.source), len(tokenizers.target)]
         if sizes != [len(words.rows) for words in self.words]:
             raise ModelError(f"{self.folder}: the tokenizers given are not its own")
-        return self.read()
+        return self.transformer()
 
     def file(self, name: str) -> Path:
         """The path of a file of the folder. Raises `ModelError` when it is missing."""

@@ -197,7 +197,7 @@ class T5Run(HuggingFaceRun):
         words = VocabularyMap.of(path, table, self.theirs.vocab_size, self.theirs, unknown)
         return words, words
 
-    def read(self) -> Transformer:
+    def transformer(self) -> Transformer:
         theirs, (words, _) = self.theirs, self.words
         take = Tensors(self.folder, _UNUSED)
         settings = theirs.settings("three_way")

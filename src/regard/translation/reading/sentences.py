@@ -42,7 +42,7 @@ def translate(
     begins = prefixes or [""] * len(sentences)
     copies = search.numbers and (words is None or words.numbers)
 
-    def read(rows: Sequence[int], search: Search) -> list[Translation]:
+    def translate_rows(rows: Sequence[int], search: Search) -> list[Translation]:
         chosen_prefixes = None if prefixes is None else [prefixes[row] for row in rows]
         return _read([sentences[row] for row in rows], translator, search, words, chosen_prefixes)
 
@@ -50,12 +50,12 @@ def translate(
         row for row, text in enumerate(sentences) if copies and not begins[row] and is_number(text)
     ]
     searched = [row for row in range(len(sentences)) if row not in set(copied)]
-    translations = dict(zip(searched, read(searched, search), strict=True))
+    translations = dict(zip(searched, translate_rows(searched, search), strict=True))
     loops = [row for row in searched if translations[row].repeats]
     if loops and search.search_again and not search.no_repeat_ngram:
         beam = min(_LARGEST_BEAM, 2 * search.beam)
         wider = search.changed(beam=beam, no_repeat_ngram=NO_REPEAT)
-        for row, translation in zip(loops, read(loops, wider), strict=True):
+        for row, translation in zip(loops, translate_rows(loops, wider), strict=True):
             translations[row] = replace(translation, repeats=True)
     for row in searched:
         translations[row] = doubted(translations[row], doubts, begins[row])
