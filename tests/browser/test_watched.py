@@ -221,7 +221,7 @@ def test_a_widget_is_drawn_by_the_same_module(generated, browser):
     context.close()
 
 
-def test_a_text_of_36000_tokens_is_open_to_a_server(open_page, tmp_path, monkeypatch):
+def test_a_text_too_long_for_a_file_is_open_to_a_server(open_page, tmp_path, monkeypatch):
     """`regard explore MODULE:CALL`: the model runs once, the map is computed where it is looked at."""
     from regard.cli.commands import explore
     from regard.explorer.server import Explorer, Models
@@ -232,8 +232,8 @@ import torch
 from tests.browser.test_watched import causal, names
 
 def example():
-    model = causal(layers=1, max_position_embeddings=36_000)
-    tokens = torch.arange(36_000)[None] * 7919 % 59
+    model = causal(layers=1, max_position_embeddings=12_000)
+    tokens = torch.arange(12_000)[None] * 7919 % 59
     return model.model, tokens, names
 """
     )
@@ -241,21 +241,21 @@ def example():
     monkeypatch.setattr(sys, "path", [*sys.path])
     scene = explore._scene("long_text:example")
     (one,) = scene.attentions
-    assert one.shape == (4, 36_000, 36_000)
-    state = "#view=map&attention=layer.0.self&head=1&row=30000&column=12345"
+    assert one.shape == (4, 12_000, 12_000)
+    state = "#view=map&attention=layer.0.self&head=1&row=10000&column=2345"
     with served(Explorer(Models({}), scene)) as base:
         recorded = open_page(base + state)
         shown = recorded.page.locator(".exact")
         shown.wait_for(timeout=60_000)
-        expected = float(one.look.weights(rows=[30_000], columns=[12_345])[1])
+        expected = float(one.look.weights(rows=[10_000], columns=[2_345])[1])
         assert float(shown.get_attribute("data-weight")) == pytest.approx(expected, abs=1e-5)
-        assert f"w{30_000 * 7919 % 59} (30000)" in shown.inner_text()
+        assert f"w{10_000 * 7919 % 59} (10000)" in shown.inner_text()
         recorded = open_page(base)  # a scene without a translation opens on its heads
         recorded.page.locator("ul.grid li:nth-child(4) canvas").wait_for()
         recorded.settle()
         recorded.page.locator("select").first.select_option("sink")
         hint = recorded.page.locator(".tools .hint").inner_text()
-        assert hint.endswith("from 116 of 36000 queries")
+        assert hint.endswith("from 349 of 12000 queries")
         recorded.page.locator("ul.grid button").nth(2).click()
         recorded.page.get_by_role("button", name="Open layer.0.self in the map").click()
         recorded.page.locator("canvas.map").wait_for()

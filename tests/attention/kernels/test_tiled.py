@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from itertools import product
 from typing import Any
 
@@ -13,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.agreement.comparing import TOLERANCE, compare
 from tests.attention.kernels.live import Live
+from tests.peaks import growth, measured
 from torch import Tensor
 
 import regard
@@ -412,42 +411,26 @@ def test_memory_grows_with_the_length(
     assert peak(1024) <= 4.5 * peak(256)
 
 
-PEAK = """
-import resource, sys
-import torch
-import regard
-from regard import masks
-from regard.positions import Alibi
-
-def peak():  # KiB; what a fused kernel takes inside counts
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-def step(n):
-    sides = [torch.randn(1, 1, n, 4, requires_grad=True) for _ in range(3)]
-    how = {
-        "window": {"mask": masks.band(128, 0)},
-        "window, ALiBi": {"mask": masks.band(128, 0), "bias": Alibi(1)},
-        "dropout": {"dropout": 0.1},
-    }[sys.argv[1]]
-    torch.autograd.grad(regard.attend(*sides, **how).sum(), sides)
-
-torch.set_num_threads(1)
-step(1024)  # loads what it needs
-before = peak()
-step(int(sys.argv[2]))
-print(peak() - before)
-"""
+PEAKS: dict[str, dict[str, Any]] = {
+    "window": {"mask": masks.band(128, 0)},
+    "window, ALiBi": {"mask": masks.band(128, 0), "bias": Alibi(1)},
+    "dropout": {"dropout": 0.1},
+}
 
 
-@pytest.mark.parametrize("name", ["window", "window, ALiBi", "dropout"])
+@measured
+@pytest.mark.parametrize("name", PEAKS)
 def test_the_peak_of_a_process_grows_with_the_length(name: str) -> None:
-    def peak(length: int) -> int:
-        command = [sys.executable, "-c", PEAK, name, str(length)]
-        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    """What a fused kernel takes inside counts: `Live` sees tensors alone."""
 
-    room = (
-        16 << 10
-    )  # KiB that tiles and the allocator take at any length; a matrix has 64 and 1,024 MiB
+    def step(length: int) -> None:
+        sides = [torch.randn(1, 1, length, 4, requires_grad=True) for _ in range(3)]
+        torch.autograd.grad(regard.attend(*sides, **PEAKS[name]).sum(), sides)
+
+    def peak(length: int) -> float:
+        return growth(lambda: step(1024), lambda: step(length))
+
+    room = 16  # MB that tiles and the allocator take at any length; a matrix has 64 and 1,024
     assert peak(16384) <= 4.5 * max(peak(4096), room)
 
 
