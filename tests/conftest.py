@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import logging
 import os
@@ -62,6 +63,12 @@ def pytest_configure(config: pytest.Config) -> None:
         install_import_hook(SHAPED, "beartype.beartype")
     if seconds := config.getoption("--seconds"):
         config.pluginmanager.register(Seconds(seconds, hasattr(config, "workerinput")))
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays: no collection of garbage looks through it again, and no fork copies it."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
