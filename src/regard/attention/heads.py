@@ -289,7 +289,9 @@ class MultiHeadAttention(nn.Module):
                 start = max(0, len(memory) - (query.shape[-2] if query.dim() > 1 else 0))
             queries = self._project("query", query, start)
             keys, values = memory.keys, memory.values
-            if memory.holds(query):
+            # One step may read all of them, and "causal" is of the last steps.
+            is_right = isinstance(mask, str) or (mask is None and query.shape[-2:-1] == (1,))
+            if not is_right and memory.holds(query):
                 check_steps(mask, query.shape[-2], len(memory))
             mask = _over_memory(mask, query.shape[-2], len(memory))
         if mask is not None or bias is not None:

@@ -114,8 +114,8 @@ def pinned() -> str | None:
     return _pin() or FROM_ENVIRONMENT
 
 
-def _pin() -> str | None:
-    return _traced.name if torch.compiler.is_compiling() else _pinned.get()
+def _pin(is_traced: bool = True) -> str | None:
+    return _traced.name if is_traced and torch.compiler.is_compiling() else _pinned.get()
 
 
 def _set_pin(name: str | None) -> None:
@@ -132,12 +132,12 @@ def _named(name: str) -> Kernel:
 
 def choose(request: Request, value: Tensor) -> Kernel:
     """The kernel that serves this request."""
-    if name := pinned():
+    if name := _pin(request.is_traced) or FROM_ENVIRONMENT:
         only = _named(name)
         if objection := only.objection(request, value):
             raise KernelRefusedError(f"kernel {name!r} cannot serve this request: {objection}")
         return only
-    if dots_objection(request, value) is None:
+    if request.is_plain or dots_objection(request, value) is None:
         if _is_plain(request, value):
             is_long = request.keys > SHORT and is_large(request) and tiles_objection(request)
             return BLOCKED if is_long else MATMUL

@@ -22,6 +22,9 @@ Answer = TypeVar("Answer")
 class Layout:
     """A mask over the scores of one frame.
 
+    Attributes:
+        is_triangle: whether this is the mask that torch's fused attention makes by itself.
+
     Raises:
         ShapeError: the mask is for other lengths.
     """
@@ -31,6 +34,7 @@ class Layout:
         self._rule, self.frame = ref(mask), frame  # the mask keeps the layout
         self._is_traced = is_traced
         self._answers: dict[Hashable, Any] = {}
+        self.is_triangle = _is_triangle(mask, frame, is_traced)
 
     def once(self, question: Hashable, answer: Callable[[], Answer]) -> Answer:
         """The answer to a question about the mask; a large tensor is worked out again each time."""
@@ -40,11 +44,6 @@ class Layout:
         if not any(tensor.numel() > KEPT for tensor in _tensors(result)):
             self._answers[question] = result
         return result
-
-    @property
-    def is_triangle(self) -> bool:
-        """Whether this is the mask that torch's fused attention makes by itself."""
-        return self.once("triangle", self._is_triangle)
 
     @property
     def common_keys(self) -> range | None:
@@ -59,14 +58,6 @@ class Layout:
     def dense(self) -> Tensor:
         """Which keys may be read; broadcasts to (*batch, queries, keys)."""
         return self.once("dense", self._whole)
-
-    def _is_triangle(self) -> bool:
-        mask, (_, queries, keys, _) = self._mask(), self.frame
-        if not isinstance(mask, Band):
-            return False
-        if self._is_traced and mask.align == "end":
-            return are_equal(queries, keys) and mask.is_triangle(1, 1)
-        return mask.is_triangle(queries, keys)
 
     def _common_keys(self) -> range | None:
         batch, queries, keys, device = self.frame
@@ -95,6 +86,14 @@ class Layout:
         mask = self._rule()
         assert mask is not None, "the mask of this layout no longer exists"
         return mask
+
+
+def _is_triangle(mask: Mask, frame: Frame, is_traced: bool) -> bool:
+    if not isinstance(mask, Band):
+        return False
+    if is_traced and mask.align == "end":
+        return are_equal(frame.queries, frame.keys) and mask.is_triangle(1, 1)
+    return mask.is_triangle(frame.queries, frame.keys)
 
 
 class _Kept(NamedTuple):

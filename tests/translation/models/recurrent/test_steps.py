@@ -23,7 +23,7 @@ STEPS = TARGET.shape[1]
         ({"attention": "bahdanau", "score": "general"}, {"attend": STEPS}),
     ],
 )
-def test_all_steps_are_one_call_where_they_can_be(
+def test_all_steps_are_one_call_where_they_can_be_and_keys_are_prepared_once(
     settings: dict[str, Any], calls: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted = dict.fromkeys(calls, 0)
@@ -39,8 +39,9 @@ def test_all_steps_are_one_call_where_they_can_be(
 
     count("attend")
     count("attend_step")
+    count("prepare_steps")
     small(**settings).train()(SOURCE, LENGTHS, TARGET).sum().backward()
-    assert counted == calls
+    assert counted == calls | {"prepare_steps": 1}
 
 
 @pytest.mark.parametrize("kind", ["bahdanau", "luong"])
