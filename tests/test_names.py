@@ -27,7 +27,7 @@ LIMITS = {
     "costs": 1.0,
     "explorer": 1.0,
     "interop": 1.0,
-    "loops": 2.0,
+    "loops": 1.0,
     "programs": 1.0,
     "translation": 1.0,
     "viewing": 1.0,

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from regard.loops.compiling import inner, inner_sum, lanes, lanes_inlined
-from regard.loops.vectors import larger, load, most, splat, width_of
+from regard.loops.vectors import larger, load, maximum, splat, width_of
 
 
 @inner
@@ -78,4 +78,4 @@ def largest(row: Any, at: Any, count: Any) -> Any:
     even = odd = splat(row, -np.inf)
     for start in range(at, at + count, 2 * wide):  # neither waits for the other
         even, odd = larger(load(row, start), even), larger(load(row, min(start + wide, final)), odd)
-    return most(larger(even, odd))
+    return maximum(larger(even, odd))

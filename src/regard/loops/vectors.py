@@ -38,7 +38,7 @@ class Vector(types.Type):
         return ir.VectorType(kind, self.count)
 
 
-written: Callable[[Callable[..., Any]], Any] = (
+llvm_function: Callable[[Callable[..., Any]], Any] = (
     intrinsic  # numba passes the first argument, which a type checker cannot know
 )
 
@@ -73,7 +73,7 @@ def _place(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
     return builder.bitcast(builder.gep(data, [at]), Vector(kind.dtype).lowered.as_pointer())
 
 
-@written
+@llvm_function
 def load(context: Any, array: Any, at: Any) -> Any:
     """The numbers of an array from `at` on."""
 
@@ -84,7 +84,7 @@ def load(context: Any, array: Any, at: Any) -> Any:
     return Vector(array.dtype)(array, at), lower
 
 
-@written
+@llvm_function
 def store(context: Any, array: Any, at: Any, vector: Any) -> Any:
     """Write a vector from `at` on."""
 
@@ -103,14 +103,14 @@ def in_all_lanes(builder: Any, kind: Vector, number: Any) -> Any:
     return builder.shuffle_vector(lowest, empty, lanes)
 
 
-def multiply_add(builder: Any, kind: Vector, left: Any, right: Any, sum_: Any) -> Any:
-    """left * right + sum, in one instruction where there is one."""
+def multiply_add(builder: Any, kind: Vector, x: Any, y: Any, sum_: Any) -> Any:
+    """x * y + sum, in one instruction where there is one."""
     name = f"llvm.fmuladd.v{kind.count}f{kind.number.bitwidth}"
     declared = ir.FunctionType(kind.lowered, [kind.lowered] * 3)
-    return builder.call(get_or_insert_function(builder.module, declared, name), [left, right, sum_])
+    return builder.call(get_or_insert_function(builder.module, declared, name), [x, y, sum_])
 
 
-@written
+@llvm_function
 def splat(context: Any, array: Any, x: Any) -> Any:
     """A number in every lane, in the precision of an array."""
     kind = Vector(array.dtype)
@@ -122,7 +122,7 @@ def splat(context: Any, array: Any, x: Any) -> Any:
     return kind(array, x), lower
 
 
-@written
+@llvm_function
 def repeat(context: Any, array: Any, at: Any) -> Any:
     """The number of an array at `at`, in every lane."""
 
@@ -134,7 +134,7 @@ def repeat(context: Any, array: Any, at: Any) -> Any:
     return Vector(array.dtype)(array, at), lower
 
 
-@written
+@llvm_function
 def width_of(context: Any, array: Any) -> Any:
     """How many numbers of an array a vector holds."""
 
@@ -166,35 +166,35 @@ def _over_lanes(name: str, combine: Callable[..., Any]) -> Any:
         return vector.number(vector), lower
 
     typed.__name__ = name
-    return written(typed)
+    return llvm_function(typed)
 
 
-def _larger(builder: Any, left: Any, right: Any) -> Any:
-    return builder.select(builder.fcmp_ordered(">", left, right), left, right)
+def _larger(builder: Any, x: Any, y: Any) -> Any:
+    return builder.select(builder.fcmp_ordered(">", x, y), x, y)
 
 
-total = _over_lanes("total", lambda builder, left, right: builder.fadd(left, right))
-most = _over_lanes("most", _larger)
+total = _over_lanes("total", lambda builder, x, y: builder.fadd(x, y))
+maximum = _over_lanes("maximum", _larger)
 
 
-@written
-def larger(context: Any, left: Any, right: Any) -> Any:
-    """Lane by lane left where left > right, or else right."""
+@llvm_function
+def larger(context: Any, x: Any, y: Any) -> Any:
+    """Lane by lane x where x > y, or else y."""
 
     def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return _larger(builder, *arguments)
 
-    return left(left, right), lower
+    return x(x, y), lower
 
 
-@written
-def fused(context: Any, left: Any, right: Any, sum_: Any) -> Any:
-    """left * right + sum, in one instruction where there is one, even if the product recurs."""
+@llvm_function
+def fused(context: Any, x: Any, y: Any, sum_: Any) -> Any:
+    """x * y + sum, in one instruction where there is one, even if the product recurs."""
 
     def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return multiply_add(builder, left, *arguments)
+        return multiply_add(builder, x, *arguments)
 
-    return left(left, right, sum_), lower
+    return x(x, y, sum_), lower
 
 
 @inner

@@ -36,13 +36,13 @@ class Prepared:
         versions = [each._version for each in _tensors(score, key)]
         return score is self._score and key is self._key and versions == self._versions
 
-    def append(self, new: Tensor, before: Tensor, after: Tensor) -> bool:
-        """Prepare new keys, too; False where those before are others by now."""
-        if not self.is_of(self._score, before):
+    def append(self, new: Tensor, old_keys: Tensor, keys: Tensor) -> bool:
+        """Prepare new keys, too; False where the old keys are others by now."""
+        if not self.is_of(self._score, old_keys):
             return False
         with torch.no_grad():
-            self.rows.append(prepare(self._score, new.to(before))[1])
-        self._follow(after)
+            self.rows.append(prepare(self._score, new.to(old_keys))[1])
+        self._follow(keys)
         return True
 
 
@@ -165,14 +165,14 @@ class Entries(nn.Module):
         is_trained = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
         if is_trained or any(each.is_inference() for each in tensors):
             return prepare(score, key)
-        kept = self._prepared
-        if kept is None or not kept.is_of(score, key):
+        prepared = self._prepared
+        if prepared is None or not prepared.is_of(score, key):
             with torch.no_grad():
                 quick, rows = prepare(score, key)
             if rows is key:
                 return quick, rows
-            kept = self._prepared = Prepared(score, key, quick, GrowingTensor(rows))
-        return kept.quick, kept.rows.filled
+            prepared = self._prepared = Prepared(score, key, quick, GrowingTensor(rows))
+        return prepared.quick, prepared.rows.filled
 
     def place(self, name: str) -> int | None:
         """The place of the first entry of this name, or None."""

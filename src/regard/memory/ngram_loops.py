@@ -14,7 +14,7 @@ TABLE = np.array([zlib.crc32(bytes([255 - byte])) for byte in range(256)], np.ui
 
 
 @inner
-def _after(state: Any, byte: Any) -> Any:
+def _following(state: Any, byte: Any) -> Any:
     """The state of CRC-32 after one more byte."""
     return TABLE[(state ^ byte) & 0xFF] ^ (state >> 8)
 
@@ -40,15 +40,15 @@ def add_grams(text: Any, ends: Any, shortest: int, longest: int, counts: Any) ->
     start = 0
     for row in range(len(ends)):
         end = ends[row]
-        whole = np.uint32(ONES)
+        checksum = np.uint32(ONES)
         for begin in range(start, end):
-            whole = _after(whole, text[begin])
+            checksum = _following(checksum, text[begin])
             if text[begin] & 0xC0 == 0x80:
                 continue  # inside a character
             # From each character on, one checksum runs over the n-grams of all sizes.
             state, size = np.uint32(ONES), 0
             for place in range(begin, end):
-                state = _after(state, text[place])
+                state = _following(state, text[place])
                 if place + 1 < end and text[place + 1] & 0xC0 == 0x80:
                     continue
                 size += 1
@@ -57,5 +57,5 @@ def add_grams(text: Any, ends: Any, shortest: int, longest: int, counts: Any) ->
                     _count(state, counts[row])
                 if size == longest:
                     break
-        _count(whole, counts[row])  # the whole counts too: the empty string has nothing else
+        _count(checksum, counts[row])  # the whole counts too: the empty string has nothing else
         start = end

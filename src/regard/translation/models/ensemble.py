@@ -21,8 +21,8 @@ from regard.translation.models.protocol import (
     TranslationModel,
     Watched,
     Words,
+    as_state,
     log_probabilities,
-    own,
 )
 
 
@@ -92,7 +92,7 @@ class Ensemble(TranslationModel):
 
 def step_all(models: Sequence[Any], words: Words, state: State) -> tuple[Logits, EnsembleState]:
     """A step of each model, or of the engine that runs it, and the log of the mean of their probabilities."""
-    states = own(EnsembleState, state).states
+    states = as_state(EnsembleState, state).states
     steps = [model.step(words, each) for model, each in zip(models, states, strict=True)]
     return mean_log([logits for logits, _ in steps]), EnsembleState([after for _, after in steps])
 

@@ -110,7 +110,7 @@ class TranslationModel(nn.Module, ABC):
         return watched.looks
 
 
-def own(kind: type[T], state: object) -> T:
+def as_state(kind: type[T], state: object) -> T:
     """The given state, which must be of this kind: models take back only states they made themselves."""
     if not isinstance(state, kind):
         raise TypeError(f"expected the model's own {kind.__name__}, got a {type(state).__name__}")

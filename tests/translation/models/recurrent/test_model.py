@@ -59,7 +59,7 @@ def test_scheduled_sampling_leaves_padding_alone_and_trains() -> None:
     model = small(scheduled_sampling=1.0).train()
     target = torch.tensor([[2, 5, 0], [2, 0, 0], [2, 9, 4]])
     torch.manual_seed(1)
-    drawn = model._drawn(model.hidden(SOURCE, LENGTHS, target)[:, 1], target[:, 2])
+    drawn = model._draw(model.hidden(SOURCE, LENGTHS, target)[:, 1], target[:, 2])
     assert drawn[:2].tolist() == [0, 0]
     model(SOURCE, LENGTHS, target).sum().backward()
     assert model.decoder.cells[0].state_projection.weight.grad.abs().sum() > 0

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.loops.compiling import has, inner
-from regard.loops.vectors import Vector, in_all_lanes, multiply_add, written
+from regard.loops.vectors import Vector, in_all_lanes, llvm_function, multiply_add
 
 NUMBERS = Vector(types.float32)
 # A tile's sums, one panel's weights and an input fit 32 registers of 512 bits, 16 of 256, or 32 of 128.
@@ -40,7 +40,7 @@ class _Tile(NamedTuple):
     width: Any
 
 
-@written
+@llvm_function
 def sum_tile(
     context: Any,
     rows: Any,

@@ -45,12 +45,12 @@ class Source:
     states: Float[Tensor, "batch source d_memory"]
     keys: Any
     readable: Readable
-    first: tuple[CellState, ...]
+    initial: tuple[CellState, ...]
 
     def select(self, rows: Int[Tensor, " kept"]) -> Source:
         keys = None if self.keys is None else self.keys.select(rows)
         readable = None if self.readable is None else self.readable[rows]
-        return Source(self.states[rows], keys, readable, _select(self.first, rows))
+        return Source(self.states[rows], keys, readable, _select(self.initial, rows))
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ class OneCrossAttention(nn.Module):
         """The weights of the contexts, over (batch, heads, queries, source)."""
         score, keys = source.keys
         mask = None if source.readable is None else source.readable[:, None]
-        how: dict[str, Any] = {"normaliser": self.normaliser, "mask": mask}
-        return look(query[:, None], keys[:, None], score=score, **how)
+        options: dict[str, Any] = {"normaliser": self.normaliser, "mask": mask}
+        return look(query[:, None], keys[:, None], score=score, **options)
 
 
 class HeadsCrossAttention(nn.Module):

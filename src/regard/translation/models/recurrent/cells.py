@@ -78,13 +78,13 @@ class GRUCell(Cell):
     gates, tensors = 3, 1
 
     def forward(self, projected: Tensor, state: CellState, feed: Tensor | None = None) -> CellState:
-        (before,) = state
+        (previous,) = state
         widths = [2 * self.d_state, self.d_state]
         switches_in, candidate_in = self.gates_without_state(projected, feed).split(widths, dim=-1)
-        switches_back, candidate_back = self.state_projection(before).split(widths, dim=-1)
+        switches_back, candidate_back = self.state_projection(previous).split(widths, dim=-1)
         reset, keep = torch.sigmoid(switches_in + switches_back).chunk(2, dim=-1)
         candidate = torch.tanh(torch.addcmul(candidate_in, reset, candidate_back))
-        return (torch.addcmul(candidate, keep, before - candidate),)
+        return (torch.addcmul(candidate, keep, previous - candidate),)
 
 
 class LSTMCell(Cell):
@@ -102,8 +102,8 @@ class LSTMCell(Cell):
         nn.init.ones_(self.input_projection.bias[self.d_state : 2 * self.d_state])
 
     def forward(self, projected: Tensor, state: CellState, feed: Tensor | None = None) -> CellState:
-        before, memory = state
-        gates = self.gates_without_state(projected, feed) + self.state_projection(before)
+        previous, memory = state
+        gates = self.gates_without_state(projected, feed) + self.state_projection(previous)
         switches, candidate, leave = gates.split(
             [2 * self.d_state, self.d_state, self.d_state], dim=-1
         )

@@ -45,7 +45,7 @@ class Decoder(nn.Module, ABC):
 
     def start(self, source: Source) -> DecoderState:
         """Before the first word."""
-        return DecoderState(source.first, None, source)
+        return DecoderState(source.initial, None, source)
 
     def unroll(self, words: Words, source: Source) -> tuple[Hidden, Queries]:
         """The output layer's input and the attention's queries, for all steps of a known translation."""
@@ -60,8 +60,8 @@ class Decoder(nn.Module, ABC):
         self, words: Float[Tensor, "batch d_word"], state: DecoderState
     ) -> tuple[Float[Tensor, "batch width"], DecoderState]:
         """The same for one word."""
-        vector, _, after = self.turn(self.project(words), state)
-        return self.read(vector[None], words[None], state.source)[0], after
+        vector, _, following = self.turn(self.project(words), state)
+        return self.read(vector[None], words[None], state.source)[0], following
 
     @abstractmethod
     def turn(
@@ -86,12 +86,12 @@ class Decoder(nn.Module, ABC):
         layers: tuple[CellState, ...],
         feed: Tensor | None = None,
     ) -> tuple[CellState, ...]:
-        after: list[CellState] = []
+        states: list[CellState] = []
         for index, (cell, state) in enumerate(zip(cells(self.cells), layers, strict=True)):
             if index:
-                projected = cell.input_projection(self.dropout(after[-1][0]))
-            after.append(cell(projected, state, None if index else feed))
-        return tuple(after)
+                projected = cell.input_projection(self.dropout(states[-1][0]))
+            states.append(cell(projected, state, None if index else feed))
+        return tuple(states)
 
 
 class FixedVectorDecoder(Decoder):
@@ -159,8 +159,8 @@ class LuongDecoder(Decoder):
         self.output_projection = new_output_projection(settings)
 
     def start(self, source: Source) -> DecoderState:
-        feed = torch.zeros_like(source.first[-1][0]) if self.input_feeding else None
-        return DecoderState(source.first, feed, source)
+        feed = torch.zeros_like(source.initial[-1][0]) if self.input_feeding else None
+        return DecoderState(source.initial, feed, source)
 
     def turn(self, projected: Tensor, state: DecoderState) -> tuple[Tensor, Tensor, DecoderState]:
         layers = self.advance(projected, state.layers, state.feed)

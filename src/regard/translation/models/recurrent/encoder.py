@@ -41,33 +41,33 @@ class Encoder(nn.Module):
     def forward(
         self,
         words: Float[Tensor, "batch source d_word"],
-        here: Bool[Tensor, "batch source"] | None,
+        readable: Bool[Tensor, "batch source"] | None,
     ) -> tuple[Float[Tensor, "batch source d_memory"], tuple[CellState, ...]]:
         """The top layer's state at every position, 0 on padding, and, a layer, the last state of each sentence.
 
-        `here` is True where a sentence has a word; None where every position has one.
+        `readable` is True where a sentence has a word; None where every position has one.
         """
-        states, last = words, []
+        states, finals = words, []
         for layer, onwards in enumerate(cells(self.forwards)):
             read = self.dropout(states) if layer else states
-            ways = [_run(onwards, read, here, 1)]
+            ways = [_run(onwards, read, readable, 1)]
             if self.backwards is not None:
-                ways.append(_run(cells(self.backwards)[layer], read, here, -1))
+                ways.append(_run(cells(self.backwards)[layer], read, readable, -1))
             states = torch.cat([way for way, _ in ways], dim=-1)
-            parts = zip(*(end for _, end in ways), strict=True)
-            last.append(tuple(torch.cat(part, dim=-1) for part in parts))
-        return states if here is None else states * here[..., None], tuple(last)
+            pairs = zip(*(final for _, final in ways), strict=True)
+            finals.append(tuple(torch.cat(state, dim=-1) for state in pairs))
+        return states if readable is None else states * readable[..., None], tuple(finals)
 
 
-def _run(cell: Cell, words: Tensor, here: Tensor | None, way: int) -> tuple[Tensor, CellState]:
+def _run(cell: Cell, words: Tensor, readable: Tensor | None, way: int) -> tuple[Tensor, CellState]:
     """The states at all positions and the last one, from the left (way 1) or from the right (-1)."""
     steps = cell.input_projection(words).unbind(1)[::way]
     state, states = cell.nothing(words, len(words)), [words.new_zeros(len(words), 0, cell.d_state)]
-    kept = [None] * len(steps) if here is None else here[..., None].unbind(1)[::way]
-    for gates, real in zip(steps, kept, strict=True):
-        after = cell(gates, state, None)
-        pairs = zip(after, state, strict=True)
-        state = after if real is None else tuple(torch.where(real, *pair) for pair in pairs)
+    present = [None] * len(steps) if readable is None else readable[..., None].unbind(1)[::way]
+    for gates, real in zip(steps, present, strict=True):
+        following = cell(gates, state, None)
+        pairs = zip(following, state, strict=True)
+        state = following if real is None else tuple(torch.where(real, *pair) for pair in pairs)
         states.append(state[0][:, None])
     return torch.cat(states[:1] + states[1:][::way], dim=1), state
 
@@ -96,15 +96,15 @@ class Bridge(nn.Module):
             for _ in range(settings.decoder_layers)
         )
 
-    def forward(self, last: tuple[CellState, ...]) -> tuple[CellState, ...]:
-        """`last` holds, a layer of the encoder, its last state (and memory)."""
+    def forward(self, finals: tuple[CellState, ...]) -> tuple[CellState, ...]:
+        """`finals` holds, a layer of the encoder, its last state (and memory)."""
         if self.kind == "copy":
-            return last
+            return finals
         if self.kind == "zero":
-            nothing = tuple(part.new_zeros(part.shape[0], self.width) for part in last[-1])
+            nothing = tuple(state.new_zeros(state.shape[0], self.width) for state in finals[-1])
             return (nothing,) * self.layers
-        states: list[Tensor] = [torch.tanh(project(last[-1][0])) for project in self.state]
+        states: list[Tensor] = [torch.tanh(project(finals[-1][0])) for project in self.state]
         if self.memory is None:
             return tuple((state,) for state in states)
-        memories: list[Tensor] = [project(last[-1][1]) for project in self.memory]
+        memories: list[Tensor] = [project(finals[-1][1]) for project in self.memory]
         return tuple(zip(states, memories, strict=True))

@@ -14,7 +14,7 @@ from regard.translation.models.protocol import (
     TranslationModel,
     Watched,
     Words,
-    own,
+    as_state,
 )
 from regard.translation.models.recurrent.attention import DecoderState, Source
 from regard.translation.models.recurrent.decoder import (
@@ -93,17 +93,17 @@ class RecurrentModel(TranslationModel):
             self.target_embedding.weight[self.padding].zero_()
 
     def encode(self, source: SourceIds, lengths: Lengths) -> Source:
-        here = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
-        readable = None if bool(here.all()) else here
+        is_word = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
+        readable = None if bool(is_word.all()) else is_word
         words = self.source_embedding(source)
         if self.settings.positions == "sinusoidal":
             size, like = words.shape[-2:], {"device": words.device, "dtype": words.dtype}
             words = words + sinusoidal(*size, **like)
-        states, last = self.encoder(self.dropout(words), readable)
+        states, finals = self.encoder(self.dropout(words), readable)
         states, attention = self.dropout(states), self.decoder.attention
         mask = None if readable is None else readable[:, None]
         keys = None if attention is None else attention.keys(states, mask)
-        return Source(states, keys, mask, self.bridge(last))
+        return Source(states, keys, mask, self.bridge(finals))
 
     def hidden(
         self, source: SourceIds, lengths: Lengths, target: TargetIds, watched: Watched | None = None
@@ -124,8 +124,8 @@ class RecurrentModel(TranslationModel):
     def advance(
         self, words: Words, state: State
     ) -> tuple[Float[Tensor, "batch width"], DecoderState]:
-        hidden, after = self.decoder.step(self._words(words), own(DecoderState, state))
-        return self.dropout(hidden), after
+        hidden, following = self.decoder.step(self._words(words), as_state(DecoderState, state))
+        return self.dropout(hidden), following
 
     def _words(self, words: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch d_word"]:
         embedded: Tensor = self.dropout(self.target_embedding(words))
@@ -138,13 +138,13 @@ class RecurrentModel(TranslationModel):
         outputs: list[Tensor] = []
         for step in range(target.shape[1]):
             if step:
-                words = self._drawn(outputs[-1], target[:, step])
+                words = self._draw(outputs[-1], target[:, step])
             hidden, state = self.decoder.step(self._words(words), state)
             outputs.append(self.dropout(hidden))
         return torch.stack(outputs, dim=1)
 
     @torch.no_grad()
-    def _drawn(self, hidden: Tensor, own: Tensor) -> Tensor:
-        drawn = torch.multinomial(self.logits(hidden).float().softmax(-1), 1)[:, 0]
-        sampled = torch.rand(own.shape, device=own.device) < self.settings.scheduled_sampling
-        return torch.where(sampled & (own != self.padding), drawn, own)
+    def _draw(self, hidden: Tensor, words: Tensor) -> Tensor:
+        samples = torch.multinomial(self.logits(hidden).float().softmax(-1), 1)[:, 0]
+        sampled = torch.rand(words.shape, device=words.device) < self.settings.scheduled_sampling
+        return torch.where(sampled & (words != self.padding), samples, words)

@@ -15,7 +15,7 @@ from regard.translation.models.protocol import (
     TranslationModel,
     Watched,
     Words,
-    own,
+    as_state,
 )
 from regard.translation.models.transformer.layers import (
     DecoderLayer,
@@ -130,7 +130,7 @@ class Transformer(TranslationModel):
     def advance(
         self, words: Words, state: State
     ) -> tuple[Float[Tensor, "batch width"], TransformerState]:
-        state = own(TransformerState, state)
+        state = as_state(TransformerState, state)
         x = self._embed(self.target_embedding, words[:, None], state.position)
         bias = _bias(self.decoder_bias, x, state.position)
         memories = zip(self._layers(), state.targets, state.sources, strict=True)
