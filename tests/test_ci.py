@@ -138,8 +138,8 @@ def test_the_longest_tests_are_written_into_the_document(project):
     lines = [f"{number}.25\ttests/test_{number}.py::test" for number in range(30)]
     for name, part in (("earlier", [*lines, "99\ttests/test_3.py::test"]), ("later", lines[3:4])):
         (project / name).write_text("\n".join(part) + "\n")
-    written = run(project / ".ci" / "durations", "earlier", "later", folder=project)
-    assert written.returncode == 0, written.stderr
+    result = run(project / ".ci" / "durations", "earlier", "later", folder=project)
+    assert result.returncode == 0, result.stderr
     text = document.read_text()
     assert text.startswith(f"before\n{head}\n\nThe 30 tests measured take 442 seconds")
     assert "| 29.2 | `tests/test_29.py::test` |\n| 28.2 |" in text

@@ -68,8 +68,8 @@ def pinned() -> set[str]:
 
 
 def test_the_dependencies_of_the_tests_have_tested_versions():
-    wanted = names([*PROJECT["dependencies"], *EXTRAS["docs"], *EXTRAS["dev"]])
-    assert wanted - pinned() == {"triton", "regard"}
+    expected_names = names([*PROJECT["dependencies"], *EXTRAS["docs"], *EXTRAS["dev"]])
+    assert expected_names - pinned() == {"triton", "regard"}
 
 
 def test_constraints_leave_to_torch_what_it_pins_itself():

@@ -61,10 +61,10 @@ def test_equation_and_attend_are_the_plain_library_in_any_order_of_axes(q, k, v,
 
 
 def test_weights_are_those_of_the_look():
-    shown = weights(QUERY, KEY, mask=PAST, normaliser="sparsemax")
+    shown_weights = weights(QUERY, KEY, mask=PAST, normaliser="sparsemax")
     plain = regard.look(QUERY.tensor, KEY.tensor, mask=PAST.tensor, normaliser="sparsemax")
-    assert shown.axes == ("batch", "heads", "queries", "keys")
-    torch.testing.assert_close(shown.tensor, plain.weights())
+    assert shown_weights.axes == ("batch", "heads", "queries", "keys")
+    torch.testing.assert_close(shown_weights.tensor, plain.weights())
 
 
 def test_an_additive_score_takes_two_widths():
@@ -99,8 +99,8 @@ def test_a_block_by_name_is_the_block_with_its_gradients():
     q = dot(y, heads("query", "d_key"), "d_model")
     k = dot(y, heads("key", "d_key"), "d_model").rename(queries="keys")
     v = dot(y, heads("value", "d_value"), "d_model").rename(queries="keys")
-    joined = attend(q, k, v, mask="causal").join("heads d_value", "joined")
-    z = x + dot(joined, Named(attention.output_projection.weight, "d_model joined"), "joined")
+    joined_text = attend(q, k, v, mask="causal").join("heads d_value", "joined")
+    z = x + dot(joined_text, Named(attention.output_projection.weight, "d_model joined"), "joined")
     inner = linear(norm(z, block.feed_forward_residual.norm), feed.inner, "d_inner", "d_model")
     output = z + linear(apply(torch.relu, inner), feed.outer, "d_model", "d_inner")
 

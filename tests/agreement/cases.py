@@ -70,8 +70,8 @@ class Built:
 
     def arguments(self, dtype: torch.dtype) -> dict[str, Any]:
         """The arguments of attend(), every tensor a leaf that wants its gradient."""
-        own = {"bias": self.case.bias_dtype} if dtype == self.case.dtype else {}
-        leaves = {n: self._leaf(t, own.get(n) or dtype) for n, t in self.tensors.items()}
+        own_options = {"bias": self.case.bias_dtype} if dtype == self.case.dtype else {}
+        leaves = {n: self._leaf(t, own_options.get(n) or dtype) for n, t in self.tensors.items()}
         score = copy.deepcopy(self.score)
         if isinstance(score, nn.Module):
             score = score.to(dtype)

@@ -52,8 +52,8 @@ def test_a_wrong_type_is_named_with_its_argument(module, name):
         if fits:
             module(**arguments)
             continue
-        known = "normalisation" if name == "qk_norm" else name
-        with pytest.raises((TypeError, ValueError), match=f"^{known}"):
+        known_text = "normalisation" if name == "qk_norm" else name
+        with pytest.raises((TypeError, ValueError), match=f"^{known_text}"):
             module(**arguments)
 
 

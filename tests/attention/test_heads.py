@@ -607,8 +607,8 @@ def test_padding_of_two_axes_is_never_taken_for_rows_of_queries():
     rows = attention(square, mask=readable[None])
     torch.testing.assert_close(rows[:3], attention(square[:3], mask=readable))
     torch.testing.assert_close(attention(square[0], mask=readable), rows[0])
-    one = attention(square[:1, :1], square[:1], mask=readable[:1])  # either way the same
-    assert one.shape == (1, 1, 8)
+    one_attention = attention(square[:1, :1], square[:1], mask=readable[:1])  # either way the same
+    assert one_attention.shape == (1, 1, 8)
 
 
 @pytest.mark.parametrize("argument", ["query", "key", "value"])

@@ -95,8 +95,8 @@ def test_attending_under_a_mask_is_attending_under_its_dense_form(mask: masks.Ma
     dense = mask.dense((2, 3), 5, 6)
     assert torch.allclose(ruled, regard.attend(query, key, value, mask=dense), atol=1e-6)
     assert torch.equal(look.weights() > 0, dense.expand(2, 3, 5, 6))
-    part = look.weights(rows=range(1, 4), columns=slice(2, None))
-    assert torch.allclose(part, look.weights()[..., 1:4, 2:], atol=1e-6)
+    weights = look.weights(rows=range(1, 4), columns=slice(2, None))
+    assert torch.allclose(weights, look.weights()[..., 1:4, 2:], atol=1e-6)
 
 
 def test_joining_masks_tensors_and_functions() -> None:
@@ -163,8 +163,8 @@ def test_lengths_of_one_key_for_each_head_are_lengths() -> None:
     lengths = torch.tensor([[1, 0, 1], [1, 1, 1]])
     weights = regard.look(query, key, mask=masks.padding(lengths)).weights()
     assert torch.equal(weights[..., 0, 0], lengths.float())
-    first = regard.look(query, key[:, :, :1], mask=masks.padding(lengths)).weights()
-    assert torch.equal(first[..., 0, 0], lengths.float())
+    first_weights = regard.look(query, key[:, :, :1], mask=masks.padding(lengths)).weights()
+    assert torch.equal(first_weights[..., 0, 0], lengths.float())
 
 
 def test_lengths_that_a_transform_hides_are_not_read() -> None:

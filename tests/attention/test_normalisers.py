@@ -26,8 +26,8 @@ def entmax_by_sorting(scores: Tensor) -> Tensor:
     mean = ordered.cumsum(-1) / size
     spread = ordered.square().cumsum(-1) - size * mean.square()
     thresholds = mean - ((1 - spread).clamp(min=0) / size).sqrt()
-    chosen = (thresholds <= ordered).sum(-1, keepdim=True)
-    return (halves - thresholds.gather(-1, chosen - 1)).clamp(min=0).square()
+    chosen_total = (thresholds <= ordered).sum(-1, keepdim=True)
+    return (halves - thresholds.gather(-1, chosen_total - 1)).clamp(min=0).square()
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -59,13 +59,13 @@ def test_the_first_of_equal_keys_is_read(score: str, dtype: torch.dtype, kernel:
 @pytest.mark.parametrize("call", CALLS)
 def test_a_mask_and_a_bias_tell_equal_keys_apart(call: Any) -> None:
     query, key = vectors(2, 40, 17, seed=2), copies(17, 9)
-    how: dict[str, Any] = {"normaliser": "hard"}
-    assert call(query, key, mask=masks.causal(align="start"), **how)[..., 0].eq(1).all()
-    assert call(query, key, mask=torch.arange(9) >= 4, **how)[..., 4].eq(1).all()
+    options: dict[str, Any] = {"normaliser": "hard"}
+    assert call(query, key, mask=masks.causal(align="start"), **options)[..., 0].eq(1).all()
+    assert call(query, key, mask=torch.arange(9) >= 4, **options)[..., 4].eq(1).all()
     bias = torch.zeros(9, dtype=torch.float64).index_fill(0, torch.tensor([3, 6]), 1e-9)
-    assert call(query, key, bias=bias, **how)[..., 3].eq(1).all()
+    assert call(query, key, bias=bias, **options)[..., 3].eq(1).all()
     bias = torch.zeros(9, dtype=torch.float64).index_fill(0, torch.tensor([0, 2]), -torch.inf)
-    assert call(query, key, bias=bias, **how)[..., 1].eq(1).all()
+    assert call(query, key, bias=bias, **options)[..., 1].eq(1).all()
 
 
 def test_keys_that_are_almost_equal_are_not_equal() -> None:

@@ -52,10 +52,10 @@ def test_one_arrow_key_moves_one_word_and_the_lit_row_matches(translators, open_
         expected = [float(mean[top:bottom, a:b].sum(1).mean()) for a, b, _ in source]
         assert shown == pytest.approx(expected, abs=1e-3)
         if place:
-            said = page.locator(".said").inner_text()
+            text = page.locator(".said").inner_text()
             best = max(range(len(shown)), key=shown.__getitem__)
-            assert said.startswith(f"{target[place][2]} ← {source[best][2]} ")
-            assert said.endswith("%")
+            assert text.startswith(f"{target[place][2]} ← {source[best][2]} ")
+            assert text.endswith("%")
         page.keyboard.press("ArrowRight")
 
 
@@ -99,37 +99,37 @@ def test_a_head_switched_off_is_that_of_python_and_undo_restores_the_text(
     page = open_page(
         address(translators, view="change", text=TEXT, attention="decoder.2.cross")
     ).page
-    before = page.locator(".text-before")
-    before.wait_for()
-    text = before.inner_text()
+    element_before = page.locator(".text-before")
+    element_before.wait_for()
+    text = element_before.inner_text()
     with page.expect_response("**/api/change"):
         page.get_by_role("button", name="Off").click()
     edits = {"decoder.2.cross": [Scale(0.0)]}
     made, _ = explore(translator, TEXT, edits=edits)
     expect = pytest.importorskip("playwright.sync_api").expect
-    after = page.locator(".text-after")
-    expect(after).to_have_text(made.translation["translation"])
+    element_after = page.locator(".text-after")
+    expect(element_after).to_have_text(made.translation["translation"])
     assert made.translation["translation"] != text
     page.locator(".undo").click()
-    expect(after).to_have_text("–")
-    assert before.inner_text() == text
+    expect(element_after).to_have_text("–")
+    assert element_before.inner_text() == text
     page.locator(".redo").click()
-    expect(after).to_have_text(made.translation["translation"])
+    expect(element_after).to_have_text(made.translation["translation"])
 
 
 def test_the_logits_of_a_head_switched_off(translator):
     """What the server computes: the same change, made by hand on the weights of the model."""
     from regard.explorer.translating import log_probability
 
-    made = translator.translate([TEXT])[0]
-    edited = log_probability(translator, made, {"decoder.1.cross": [Scale(0.0, heads=[2])]})
-    other = Translator.open("es-en")
+    translation = translator.translate([TEXT])[0]
+    edited = log_probability(translator, translation, {"decoder.1.cross": [Scale(0.0, heads=[2])]})
+    other_translator = Translator.open("es-en")
     with torch.no_grad():
-        module = other.model.get_submodule("decoder.1.cross_attention")
+        module = other_translator.model.get_submodule("decoder.1.cross_attention")
         module.output_projection.weight[:, 2 * module.d_head : 3 * module.d_head] = 0
-    other.refresh()
-    assert edited == pytest.approx(log_probability(other, made), abs=1e-5)
-    assert edited != pytest.approx(log_probability(translator, made), abs=1e-3)
+    other_translator.refresh()
+    assert edited == pytest.approx(log_probability(other_translator, translation), abs=1e-5)
+    assert edited != pytest.approx(log_probability(translator, translation), abs=1e-3)
 
 
 def test_products_sum_to_the_score_and_weights_to_one(translators, open_page):
@@ -219,12 +219,12 @@ def test_all_lines_of_a_file_are_translated_and_one_is_looked_at(
     page.get_by_label("File").set_input_files(file)
     expect = pytest.importorskip("playwright.sync_api").expect
     expect(page.locator(".lines-done")).to_have_text("12 of 12", timeout=60_000)
-    shown = page.locator(".lines li")
-    made = [one.text for one in translator.translate(texts)]
-    assert shown.locator("small").all_inner_texts() == made
+    element = page.locator(".lines li")
+    new_texts = [one.text for one in translator.translate(texts)]
+    assert element.locator("small").all_inner_texts() == new_texts
     assert sum("/api/lines" in url for url in recorded.requests) == 2
-    shown.nth(1).get_by_role("button").click()
-    expect(page.locator("h1")).to_have_text(f"{TEXT} → {made[1]}")
+    element.nth(1).get_by_role("button").click()
+    expect(page.locator("h1")).to_have_text(f"{TEXT} → {new_texts[1]}")
     page.get_by_role("tab", name="Heads").click()
     page.get_by_role("tab", name="Translate").click()
     assert page.locator(".lines li").count() == 12
@@ -232,16 +232,16 @@ def test_all_lines_of_a_file_are_translated_and_one_is_looked_at(
 
 
 def test_an_exchanged_word_is_compared_and_undone(translators, open_page, translator):
-    other = TEXT.replace("casa", "ciudad")
+    other_text = TEXT.replace("casa", "ciudad")
     page = open_page(address(translators, view="change", text=TEXT)).page
-    page.locator(".exchanged").fill(other)
+    page.locator(".exchanged").fill(other_text)
     with page.expect_response("**/api/change"):
         page.get_by_role("button", name="Exchange words").click()
     expect = pytest.importorskip("playwright.sync_api").expect
-    expect(page.locator(".text-after")).to_have_text(translator.translate([other])[0].text)
+    expect(page.locator(".text-after")).to_have_text(translator.translate([other_text])[0].text)
     page.get_by_role("img", name="difference").wait_for()
     page.reload()
-    expect(page.locator(".text-after")).to_have_text(translator.translate([other])[0].text)
+    expect(page.locator(".text-after")).to_have_text(translator.translate([other_text])[0].text)
     page.locator(".exchanged").fill(TEXT)
     page.get_by_role("button", name="Exchange words").click()
     expect(page.locator(".text-after")).to_have_text("–")
@@ -271,10 +271,10 @@ def test_no_serious_fault_of_accessibility(translators, open_page, view, scheme)
     page.locator("main canvas, main table").first.wait_for()
     page.wait_for_timeout(300)
     page.evaluate(AXE.read_text("utf-8"))  # the policy of the page forbids another script
-    found = page.evaluate("axe.run().then(found => found.violations)")
+    answer = page.evaluate("axe.run().then(found => found.violations)")
     serious = [
         (each["id"], [node["html"][:200] for node in each["nodes"][:3]])
-        for each in found
+        for each in answer
         if each["impact"] in ("serious", "critical")
     ]
     assert serious == []
@@ -283,8 +283,10 @@ def test_no_serious_fault_of_accessibility(translators, open_page, view, scheme)
 @pytest.mark.parametrize("view", VIEWS)
 def test_nothing_scrolls_sideways_on_a_phone(translators, open_page, view):
     state = {"view": view, "text": TEXT, "attention": "decoder.1.cross", "row": 2, "column": 3}
-    other = TEXT.replace("casa", "ciudad")
-    shown = open_page(address(translators, **state, exchanged=other, tree=1), width=360, height=800)
+    other_text = TEXT.replace("casa", "ciudad")
+    shown = open_page(
+        address(translators, **state, exchanged=other_text, tree=1), width=360, height=800
+    )
     page = shown.page
     page.locator("main canvas, main table").first.wait_for()
     shown.settle()
@@ -321,8 +323,8 @@ def deep(browser):
     walk = torch.randn(count, 16, generator=generator).cumsum(0) / 30
     look = regard.look(walk, walk, mask=regard.masks.causal(align="end"))
     tokens = Sequence("tokens", [f"t{i}" for i in range(count)])
-    whole = Scene("36,000 tokens", [tokens], [Attention("layer.0", "causal", look, 0, 0)])
-    with served(Explorer(Models({}), whole)) as base:
+    whole_scene = Scene("36,000 tokens", [tokens], [Attention("layer.0", "causal", look, 0, 0)])
+    with served(Explorer(Models({}), whole_scene)) as base:
         yield base, look
 
 
@@ -333,11 +335,11 @@ def test_a_map_of_36000_tokens(deep, open_page):
     recorded = open_page(address(base, view="map", row=30_000, column=29_999))
     page = recorded.page
     page.wait_for_selector("canvas.map")
-    shown = page.locator(".exact")
-    shown.wait_for()
+    element = page.locator(".exact")
+    element.wait_for()
     print(f"ready after {time.perf_counter() - start:.2f} s")
     expected = float(look.weights(rows=[30_000], columns=[29_999]))
-    assert float(shown.get_attribute("data-weight")) == pytest.approx(expected, abs=1e-5)
+    assert float(element.get_attribute("data-weight")) == pytest.approx(expected, abs=1e-5)
     recorded.settle()
     page.locator("canvas.map").focus()
     pans = ["Shift+ArrowRight", "Shift+ArrowLeft", "Shift+ArrowRight", "Shift+ArrowDown"]

@@ -49,9 +49,9 @@ def test_heads_are_sorted_by_their_agreement_with_gold_links(paired, open_page):
     matrix.focus()
     page.keyboard.press("ArrowRight")  # the first cell: "Where" and "¿"
     page.keyboard.press("ArrowRight")
-    said = page.locator(".said").inner_text()
-    assert said.startswith("Where ← Dónde ")
-    assert said.endswith("%, gold link")
+    printed_text = page.locator(".said").inner_text()
+    assert printed_text.startswith("Where ← Dónde ")
+    assert printed_text.endswith("%, gold link")
     page.keyboard.press("ArrowRight")
     assert page.locator(".said").inner_text().endswith("%")
     page.reload()

@@ -64,16 +64,16 @@ def test_words_from_right_to_left_keep_their_side(open_page, tmp_path):
 
 
 def test_a_head_without_whole_weights_shows_the_largest_keys_of_a_row(open_page, tmp_path):
-    given = scene(2, 16, 300)  # too many weights to be sent one by one
-    path = write(tmp_path / "large.html", given)
+    actual_scene = scene(2, 16, 300)  # too many weights to be sent one by one
+    path = write(tmp_path / "large.html", actual_scene)
     recorded = open_page(path.as_uri() + "#view=heads", offline=True)
     page = recorded.page
-    opened = """async (button) => {
+    text = """async (button) => {
         button.click();
         await null;  // before the next paint
         return document.querySelector("figure.matrix canvas").clientHeight;
     }"""
-    height = page.locator("ul.grid button").nth(20).evaluate(opened)
+    height = page.locator("ul.grid button").nth(20).evaluate(text)
     picture = page.locator("figure.matrix canvas").first
     picture.click(position={"x": 3, "y": height * 0.5})
     row = int(page.get_by_label("Row", exact=True).input_value())
@@ -82,7 +82,7 @@ def test_a_head_without_whole_weights_shows_the_largest_keys_of_a_row(open_page,
     page.get_by_label("Row", exact=True).fill("151")
     table = page.get_by_role("region", name="The chosen row")
     table.get_by_text("t151 (151) read most").wait_for()
-    weights, keys = (x[4, 151] for x in given.attentions[1].look.top(8))
+    weights, keys = (x[4, 151] for x in actual_scene.attentions[1].look.top(8))
     shown = table.locator("tbody tr").all()
     assert [each.locator("td").first.inner_text() for each in shown] == [
         f"t{key} ({key})" for key in keys.tolist()

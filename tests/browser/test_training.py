@@ -32,11 +32,11 @@ def training(browser, tmp_path):
     run = Run.open(folder)
     for name in ("model.safetensors", "checksums.json"):
         (folder / name).unlink()
-    own = {name: weight.clone() for name, weight in model.state_dict().items()}
+    own_copies = {name: weight.clone() for name, weight in model.state_dict().items()}
     optimiser = torch.optim.Adam(model.parameters())
 
     def save(step: int, factor: float) -> None:
-        model.load_state_dict({name: weight * factor for name, weight in own.items()})
+        model.load_state_dict({name: weight * factor for name, weight in own_copies.items()})
         checkpoints.save(run, Progress(step=step), model, optimiser)
 
     with served(Explorer(Models({"own": folder}))) as address:

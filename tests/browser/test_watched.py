@@ -122,9 +122,11 @@ def test_a_file_of_many_tokens_has_a_map_and_the_largest_weights_of_rows(open_pa
     key = int(weights.argmax())
     state = f"#view=map&attention=layer.0.self&head=3&row=1201&column={key}"
     recorded = open_page(path.as_uri() + state)
-    shown = recorded.page.locator(".exact")
-    shown.wait_for()
-    assert float(shown.get_attribute("data-weight")) == pytest.approx(float(weights[key]), rel=1e-3)
+    element = recorded.page.locator(".exact")
+    element.wait_for()
+    assert float(element.get_attribute("data-weight")) == pytest.approx(
+        float(weights[key]), rel=1e-3
+    )
     assert (
         recorded.page.locator("caption")
         .inner_text()
@@ -136,10 +138,10 @@ def test_a_file_of_many_tokens_has_a_map_and_the_largest_weights_of_rows(open_pa
     assert "not among the 8 largest" in recorded.page.locator(".exact").inner_text()
     recorded.page.get_by_role("tab", name="Heads").click()
     recorded.page.locator("figure canvas").first.wait_for()
-    said = recorded.page.locator("figure output").first.inner_text()
+    text = recorded.page.locator("figure output").first.inner_text()
     bin_of = 1201 * 128 // 1500  # a picture has 128 rows
     first, last = bin_of * 1500 // 128, (bin_of + 1) * 1500 // 128 - 1
-    assert said.startswith(f"w{first % 60} ({first}–{last}) ← ")
+    assert text.startswith(f"w{first % 60} ({first}–{last}) ← ")
     assert recorded.errors == []
 
 
@@ -245,11 +247,11 @@ def example():
     state = "#view=map&attention=layer.0.self&head=1&row=10000&column=2345"
     with served(Explorer(Models({}), scene)) as base:
         recorded = open_page(base + state)
-        shown = recorded.page.locator(".exact")
-        shown.wait_for(timeout=60_000)
+        element = recorded.page.locator(".exact")
+        element.wait_for(timeout=60_000)
         expected = float(one.look.weights(rows=[10_000], columns=[2_345])[1])
-        assert float(shown.get_attribute("data-weight")) == pytest.approx(expected, abs=1e-5)
-        assert f"w{10_000 * 7919 % 59} (10000)" in shown.inner_text()
+        assert float(element.get_attribute("data-weight")) == pytest.approx(expected, abs=1e-5)
+        assert f"w{10_000 * 7919 % 59} (10000)" in element.inner_text()
         recorded = open_page(base)  # a scene without a translation opens on its heads
         recorded.page.locator("ul.grid li:nth-child(4) canvas").wait_for()
         recorded.settle()

@@ -69,8 +69,8 @@ def test_exit_codes_and_errors_are_as_stored(tmp_path):
     told = []
     for use in uses:
         result = run_here(*shlex.split(use)[2:])
-        last = result.last.replace(str(PACKAGE), "PACKAGE").replace(str(tmp_path), "HERE")
-        told.append(f"{use}\n{result.code} {last}".rstrip() + "\n")
+        last_text = result.last.replace(str(PACKAGE), "PACKAGE").replace(str(tmp_path), "HERE")
+        told.append(f"{use}\n{result.code} {last_text}".rstrip() + "\n")
     check(EXITS, "\n".join(told))
 
 

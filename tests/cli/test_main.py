@@ -53,11 +53,11 @@ def test_each_command_has_help_that_ends_with_examples(command):
 
 def every_command(group=None, *path: str) -> list[tuple[str, ...]]:
     group = group or typer.main.get_command(app)
-    found = [path]
+    paths = [path]
     for name, command in group.commands.items():
         below = getattr(command, "commands", None)
-        found += every_command(command, *path, name) if below else [(*path, name)]
-    return found
+        paths += every_command(command, *path, name) if below else [(*path, name)]
+    return paths
 
 
 @pytest.mark.parametrize("path", every_command(), ids=" ".join)
@@ -70,17 +70,17 @@ def test_h_is_help_everywhere(path):
 @pytest.mark.parametrize("path", every_command(), ids=" ".join)
 def test_no_help_is_cut_off(path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    shown = run(*path, "--help").out
-    assert not re.search(r"\w\.\.\.|…", shown), shown
-    assert max(map(len, shown.partition("Examples:")[0].splitlines())) <= 80
+    output = run(*path, "--help").out
+    assert not re.search(r"\w\.\.\.|…", output), output
+    assert max(map(len, output.partition("Examples:")[0].splitlines())) <= 80
 
 
 def test_each_command_is_listed_with_its_first_sentence(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    shown = " ".join(run("--help").out.split())
+    text = " ".join(run("--help").out.split())
     for name, command in typer.main.get_command(app).commands.items():
         first = " ".join(command.help.split()).partition(". ")[0].rstrip(".")
-        assert (f" {name} {first}. " in shown) != command.hidden
+        assert (f" {name} {first}. " in text) != command.hidden
 
 
 def test_help_and_lists_import_nothing_heavy():
@@ -159,8 +159,8 @@ def test_failures_have_their_codes_and_one_line(capsys):
     assert failed(DataError("a.txt:3: bad"), capsys) == (1, "error: a.txt:3: bad\n")
     assert failed(ConfigurationError("one", "two"), capsys) == (2, "error: one\nerror: two\n")
     named = DataError("a\nerror: b\x1b[31m\x9b\u202e: no such file")
-    told = "error: a error: b\\u001b[31m\\u009b\\u202e: no such file\n"
-    assert failed(named, capsys) == (1, told)
+    message = "error: a error: b\\u001b[31m\\u009b\\u202e: no such file\n"
+    assert failed(named, capsys) == (1, message)
     assert failed(KeyboardInterrupt(), capsys) == (130, "interrupted\n")
     assert failed(Interrupted(signal.SIGHUP), capsys)[0] == 129
     code, line = failed(OSError(28, "No space left on device", "/x/y"), capsys)

@@ -64,9 +64,9 @@ def test_an_option_that_collects_values_takes_several(capsys):
     }
     sets = ["--set", "seed=2", "--set", "training.max_steps=7"]
     assert main(["config", "show", "dates", *sets]) == 0
-    shown = capsys.readouterr().out
-    assert "seed = 2" in shown
-    assert "max_steps = 7" in shown
+    output = capsys.readouterr().out
+    assert "seed = 2" in output
+    assert "max_steps = 7" in output
 
 
 @pytest.mark.parametrize(

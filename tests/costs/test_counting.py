@@ -90,11 +90,11 @@ def test_a_part_that_a_model_lacks_is_refused_with_those_that_it_has():
 
 
 def test_the_sums_are_those_of_the_parts_and_survive_json():
-    found = cost("bert-base", batch=10**9)
-    read = json.loads(json.dumps(found.as_object()))
+    costs = cost("bert-base", batch=10**9)
+    read = json.loads(json.dumps(costs.as_object()))
     assert read["multiply_adds"] == sum(part["multiply_adds"] for part in read["parts"].values())
-    assert read["parameters"] == found.parameters
-    assert read["bytes"]["scores"] == found.memory.scores == 4 * found["scores"].scores
+    assert read["parameters"] == costs.parameters
+    assert read["bytes"]["scores"] == costs.memory.scores == 4 * costs["scores"].scores
 
 
 def test_a_configuration_is_measured_beside_its_counts():
@@ -106,9 +106,9 @@ def test_a_configuration_is_measured_beside_its_counts():
 
 
 def test_without_the_matrix_the_scores_are_not_stored():
-    found = cost("single-head", width=8, queries=2000)
-    here = measured(found, find("single-head", width=8))
-    assert here.peak_bytes < found.memory.scores < here.matrix_bytes
+    costs = cost("single-head", width=8, queries=2000)
+    here = measured(costs, find("single-head", width=8))
+    assert here.peak_bytes < costs.memory.scores < here.matrix_bytes
 
 
 @pytest.mark.parametrize(
@@ -126,12 +126,12 @@ def test_what_cannot_run_here_is_not_measured(name, options, message):
 
 
 def test_the_picture_has_a_bar_for_each_part_and_two_lines():
-    found = cost("gpt-2")
-    figure = picture(found, [cost("gpt-2", queries=n) for n in (64, 128)])
+    costs = cost("gpt-2")
+    figure = picture(costs, [cost("gpt-2", queries=n) for n in (64, 128)])
     bars, work, lines = figure.axes
-    assert len(bars.patches) == len(work.patches) == len(found.parts)
+    assert len(bars.patches) == len(work.patches) == len(costs.parts)
     assert [bar.get_width() for bar in bars.patches] == [
-        part.parameters / found.parameters for part in found.parts
+        part.parameters / costs.parameters for part in costs.parts
     ]
     with_scores, without = lines.lines
     (short, long), (least, most) = with_scores.get_ydata(), without.get_ydata()

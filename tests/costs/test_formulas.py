@@ -95,14 +95,14 @@ def translates(model, found: Cost) -> None:
 @given(TRANSFORMERS)
 def test_a_transformer_has_the_parameters_the_products_and_the_cache_of_its_formula(given):
     model = Transformer(TransformerSettings(**given), 11, 11)
-    found = cost(model, queries=QUERIES, keys=KEYS, batch=BATCH)
-    translates(model, found)
+    costs = cost(model, queries=QUERIES, keys=KEYS, batch=BATCH)
+    translates(model, costs)
     with torch.no_grad():
         state = model.begin(torch.ones(BATCH, KEYS).long(), torch.full((BATCH,), KEYS))
         for _ in range(QUERIES):
             _, state = model.advance(torch.ones(BATCH).long(), state)
     memories = [*state.targets, *state.sources]
-    assert found.memory.cache == 4 * sum(map(kept, memories))
+    assert costs.memory.cache == 4 * sum(map(kept, memories))
 
 
 @settings(max_examples=40)
@@ -112,17 +112,17 @@ def test_a_recurrent_model_has_the_parameters_the_products_and_the_cache_of_its_
         model = RecurrentModel(RecurrentSettings(**given), 11, 11)
     except ValidationError:
         assume(False)
-    found = cost(model, queries=QUERIES, keys=KEYS, batch=BATCH)
-    translates(model, found)
+    costs = cost(model, queries=QUERIES, keys=KEYS, batch=BATCH)
+    translates(model, costs)
     source = model.eval().encode(torch.ones(BATCH, KEYS).long(), torch.full((BATCH,), KEYS))
     if source.keys is None:
-        assert found.memory.cache == 0
+        assert costs.memory.cache == 0
     elif isinstance(source.keys, SourceKeys):
         sides = source.keys.keys, source.states
         storages = {side.data_ptr(): side.numel() for side in sides}
-        assert found.memory.cache == 4 * sum(storages.values())
+        assert costs.memory.cache == 4 * sum(storages.values())
     else:
-        assert found.memory.cache == 4 * kept(source.keys)
+        assert costs.memory.cache == 4 * kept(source.keys)
 
 
 ATTENTIONS = [
@@ -144,13 +144,13 @@ ATTENTIONS = [
 @pytest.mark.parametrize("options", ATTENTIONS)
 def test_an_attention_has_the_parameters_products_scores_and_cache_of_its_formula(options, keys):
     module = MultiHeadAttention(**options)
-    found = cost(module, queries=QUERIES, keys=keys, batch=BATCH)
-    assert found.parameters == sum(each.numel() for each in module.parameters())
+    costs = cost(module, queries=QUERIES, keys=keys, batch=BATCH)
+    assert costs.parameters == sum(each.numel() for each in module.parameters())
     query = torch.zeros(BATCH, QUERIES, module.d_query)
     key, value = torch.zeros(BATCH, keys, module.d_key), torch.zeros(BATCH, keys, module.d_value)
-    assert torchs_count(lambda: module(query, key, value)) == found.multiply_adds
-    assert found.memory.scores == module.read(query, key, value)[1].weights().nbytes
-    assert found.memory.cache == 4 * kept(module.remember(key, value))
+    assert torchs_count(lambda: module(query, key, value)) == costs.multiply_adds
+    assert costs.memory.scores == module.read(query, key, value)[1].weights().nbytes
+    assert costs.memory.cache == 4 * kept(module.remember(key, value))
 
 
 @given(st.integers(1, 3), st.sampled_from([1, 2, 4]), st.integers(0, 2), st.booleans())
@@ -203,10 +203,10 @@ def test_the_attentions_differ_by_their_formulas():
 
 
 def test_values_may_be_of_another_width_than_queries_and_keys():
-    one = cost("single-head", width=64, value_width=512, queries=10, keys=20)
-    assert one["scores"].multiply_adds == 10 * 20 * 64
-    assert one["values"].multiply_adds == 10 * 20 * 512
-    assert one["values"].cache == 20 * (64 + 512)
+    costs = cost("single-head", width=64, value_width=512, queries=10, keys=20)
+    assert costs["scores"].multiply_adds == 10 * 20 * 64
+    assert costs["values"].multiply_adds == 10 * 20 * 512
+    assert costs["values"].cache == 20 * (64 + 512)
     with pytest.raises(ConfigurationError, match="value_width are sizes of single-head"):
         cost("gpt-3", value_width=4)
     with pytest.raises(ConfigurationError, match="value_width is 0: pass a whole number"):
@@ -229,7 +229,7 @@ def test_numbers_grow_with_their_lengths_and_batches():
 
 def test_numbers_of_any_size_are_exact():
     longest = 10**12
-    found = cost("gpt-3", queries=longest, batch=longest)
-    assert found["scores"].multiply_adds == 96 * 12_288 * longest**3
-    assert found.memory.scores == 4 * 96 * 96 * longest**3
-    assert found.uncounted == ("vectors of positions after 2,048: the model has not learned them",)
+    costs = cost("gpt-3", queries=longest, batch=longest)
+    assert costs["scores"].multiply_adds == 96 * 12_288 * longest**3
+    assert costs.memory.scores == 4 * 96 * 96 * longest**3
+    assert costs.uncounted == ("vectors of positions after 2,048: the model has not learned them",)

@@ -29,18 +29,18 @@ X = torch.randn(3, 4)
 def test_torchs_transformer_has_the_sums_of_torchs_counter_and_no_part_is_lost():
     model = nn.Transformer(16, 2, 1, 1, 32, batch_first=True).eval()
     source, target = torch.zeros(2, 3, 16), torch.zeros(2, 4, 16)
-    found = cost(model, source, target)
-    assert found.uncounted == ()
-    assert found.parameters == sum(each.numel() for each in model.parameters())
+    costs = cost(model, source, target)
+    assert costs.uncounted == ()
+    assert costs.parameters == sum(each.numel() for each in model.parameters())
     formula = (
         cost(
             regard.TransformerBlock(16, 2, 32, cross=True), target, torch.zeros(2, 3, 16)
         ).multiply_adds
         + cost(regard.TransformerBlock(16, 2, 32), source).multiply_adds
     )
-    assert found.multiply_adds == formula
-    assert found["feed-forward"].multiply_adds == 2 * 16 * 32 * (2 * 3 + 2 * 4)
-    assert found["scores"].multiply_adds == found["values"].multiply_adds
+    assert costs.multiply_adds == formula
+    assert costs["feed-forward"].multiply_adds == 2 * 16 * 32 * (2 * 3 + 2 * 4)
+    assert costs["scores"].multiply_adds == costs["values"].multiply_adds
     with FlopCounterMode(display=False) as counter:
         model.encoder.layers[0].linear1(source)
     assert counter.get_total_flops() // 2 == 16 * 32 * 2 * 3
@@ -48,10 +48,10 @@ def test_torchs_transformer_has_the_sums_of_torchs_counter_and_no_part_is_lost()
 
 @pytest.mark.parametrize(("kind", "gates"), [(nn.LSTM, 4), (nn.GRU, 3), (nn.RNN, 1)])
 def test_torchs_recurrent_layers_are_counted(kind, gates):
-    found = cost(kind(4, 5), torch.zeros(3, 2, 4))
-    assert found["recurrence"].parameters == gates * (4 * 5 + 5 * 5 + 2 * 5)
-    assert found["recurrence"].multiply_adds == gates * (4 + 5) * 5 * 3 * 2
-    assert found.uncounted == ()
+    costs = cost(kind(4, 5), torch.zeros(3, 2, 4))
+    assert costs["recurrence"].parameters == gates * (4 * 5 + 5 * 5 + 2 * 5)
+    assert costs["recurrence"].multiply_adds == gates * (4 + 5) * 5 * 3 * 2
+    assert costs.uncounted == ()
 
 
 def test_settings_of_torch_are_left_as_they_were():
@@ -74,9 +74,9 @@ def test_settings_of_torch_are_left_as_they_were():
     ],
 )
 def test_an_operation_that_cannot_be_counted_is_named(name, function):
-    found = cost(Calls(function), X)
-    assert [each for each in found.uncounted if each == f"{name}, 1 calls"]
-    assert found.multiply_adds == 3 * 4 * 4  # the layer's
+    costs = cost(Calls(function), X)
+    assert [each for each in costs.uncounted if each == f"{name}, 1 calls"]
+    assert costs.multiply_adds == 3 * 4 * 4  # the layer's
 
 
 def test_products_within_inference_mode_and_of_vectors_are_counted():
@@ -84,9 +84,9 @@ def test_products_within_inference_mode_and_of_vectors_are_counted():
         with torch.inference_mode():
             return layer(x) @ torch.ones(4)
 
-    found = cost(Calls(function), X)
-    assert found.multiply_adds == 3 * 4 * 4 + 3 * 4
-    assert found.uncounted == ()
+    costs = cost(Calls(function), X)
+    assert costs.multiply_adds == 3 * 4 * 4 + 3 * 4
+    assert costs.uncounted == ()
 
 
 def test_shared_weights_count_once_and_their_product_is_the_output_layer():
@@ -100,29 +100,29 @@ def test_shared_weights_count_once_and_their_product_is_the_output_layer():
         def forward(self, tokens):
             return self.output(self.words(tokens))
 
-    found = cost(Tied(), torch.zeros(3).long())
-    assert found.parameters == 44
-    assert found["output layer"].multiply_adds == 3 * 4 * 11
+    costs = cost(Tied(), torch.zeros(3).long())
+    assert costs.parameters == 44
+    assert costs["output layer"].multiply_adds == 3 * 4 * 11
 
 
 def test_a_bias_takes_no_product_from_its_matrix():
-    found = cost(nn.Conv1d(3, 4, 2), torch.zeros(2, 3, 5))
-    assert (found["norms and biases"].multiply_adds, found.multiply_adds) == (0, 4 * 3 * 2 * 2 * 4)
+    costs = cost(nn.Conv1d(3, 4, 2), torch.zeros(2, 3, 5))
+    assert (costs["norms and biases"].multiply_adds, costs.multiply_adds) == (0, 4 * 3 * 2 * 2 * 4)
 
 
 def test_without_inputs_only_parameters_are_counted_and_the_rest_is_named():
-    found = cost(nn.Linear(3, 4))
-    assert (found.parameters, found.multiply_adds) == (16, 0)
-    assert found.uncounted == ("multiply-adds and activations: pass the inputs of a call too",)
+    costs = cost(nn.Linear(3, 4))
+    assert (costs.parameters, costs.multiply_adds) == (16, 0)
+    assert costs.uncounted == ("multiply-adds and activations: pass the inputs of a call too",)
 
 
 def test_a_module_of_ours_whose_weights_are_shared_is_counted_as_any_other():
     attention = regard.MultiHeadAttention(8, 2)
     attention.key_projection.weight = attention.query_projection.weight
     assert cost(attention).uncounted
-    found = cost(attention, torch.zeros(1, 5, 8))
-    assert found.parameters == 3 * 8 * 8
-    assert found.multiply_adds == cost(regard.MultiHeadAttention(8, 2), queries=5).multiply_adds
+    costs = cost(attention, torch.zeros(1, 5, 8))
+    assert costs.parameters == 3 * 8 * 8
+    assert costs.multiply_adds == cost(regard.MultiHeadAttention(8, 2), queries=5).multiply_adds
 
 
 def test_sizes_of_a_module_of_ours_are_its_own():
@@ -133,9 +133,11 @@ def test_sizes_of_a_module_of_ours_are_its_own():
 
 def test_a_count_changes_nothing_in_the_module():
     layers = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Identity().eval())
-    before = {name: value.clone() for name, value in layers.state_dict().items()}
+    copies_before = {name: value.clone() for name, value in layers.state_dict().items()}
     cost(layers, X)
-    assert all(torch.equal(value, before[name]) for name, value in layers.state_dict().items())
+    assert all(
+        torch.equal(value, copies_before[name]) for name, value in layers.state_dict().items()
+    )
     assert [layer.training for layer in layers] == [True, True, False]
 
 
@@ -153,8 +155,8 @@ def test_sizes_of_a_module_that_is_called_are_refused(options):
 
 def test_a_compiled_module_is_counted_or_its_operations_are_named():
     layer = nn.Linear(4, 4)
-    found = cost(torch.compile(layer, backend="aot_eager"), X)
-    assert found.multiply_adds == 3 * 4 * 4
+    costs = cost(torch.compile(layer, backend="aot_eager"), X)
+    assert costs.multiply_adds == 3 * 4 * 4
 
 
 def test_products_of_a_backward_pass_are_those_of_torchs_counter():
@@ -164,15 +166,15 @@ def test_products_of_a_backward_pass_are_those_of_torchs_counter():
         with torch.enable_grad():
             torch.nn.functional.scaled_dot_product_attention(q, q, q).sum().backward()
 
-    found = cost(Calls(function), X)
-    assert found["scores"].multiply_adds == found["values"].multiply_adds == 2 * 5 * 5 * 4
-    assert found.uncounted
+    costs = cost(Calls(function), X)
+    assert costs["scores"].multiply_adds == costs["values"].multiply_adds == 2 * 5 * 5 * 4
+    assert costs.uncounted
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_scripted_module_is_counted():
-    found = cost(torch.jit.script(nn.Linear(4, 5)), X)
-    assert (found.parameters, found.multiply_adds) == (25, 3 * 4 * 5)
+    costs = cost(torch.jit.script(nn.Linear(4, 5)), X)
+    assert (costs.parameters, costs.multiply_adds) == (25, 3 * 4 * 5)
 
 
 def test_packed_weights_are_named():
@@ -190,12 +192,12 @@ def test_a_module_without_shapes_is_refused():
 def test_an_attention_with_a_score_of_the_callers_is_counted_as_it_runs():
     attention = regard.MultiHeadAttention(8, 2, score=lambda q, k: q @ k.mT)
     assert cost(attention).uncounted
-    found = cost(attention, torch.zeros(1, 5, 8))
+    costs = cost(attention, torch.zeros(1, 5, 8))
     plain = cost(regard.MultiHeadAttention(8, 2), queries=5)
-    assert found.multiply_adds == plain.multiply_adds
+    assert costs.multiply_adds == plain.multiply_adds
     for name in ("W_Q", "W_K", "W_V", "W_O"):
-        assert found[name].multiply_adds == plain[name].multiply_adds
-        assert found[name].activations == plain[name].activations
+        assert costs[name].multiply_adds == plain[name].multiply_adds
+        assert costs[name].activations == plain[name].activations
 
 
 def test_a_score_of_the_caller_counts_its_own_products() -> None:

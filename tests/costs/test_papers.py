@@ -10,18 +10,18 @@ PUBLISHED = {name: paper.published for name, paper in PAPERS.items() if paper.pu
 
 
 def test_gpt_3_has_the_attention_weights_of_its_formula():
-    found = cost("gpt-3")
-    assert found.attention_weights() == ("4 x 96 x (12 x 1,024)^2", 57_982_058_496)
-    assert found.attention_weights()[1] // 4 == 14_495_514_624
-    assert round(found.parameters, -8) == 174_600_000_000  # table D.1 of the paper: 174,600 million
+    costs = cost("gpt-3")
+    assert costs.attention_weights() == ("4 x 96 x (12 x 1,024)^2", 57_982_058_496)
+    assert costs.attention_weights()[1] // 4 == 14_495_514_624
+    assert round(costs.parameters, -8) == 174_600_000_000  # table D.1 of the paper: 174,600 million
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_counts_are_those_that_the_papers_publish(name):
     """Within 1%, but for GPT-2, whose paper was corrected, and the base Transformer, which no paper explains."""
     tolerance = {"gpt-2": 0.07, "gpt-2-xl": 0.011, "vaswani-base": 0.031}.get(name, 0.01)
-    found = cost(name).parameters
-    assert abs(found / PUBLISHED[name] - 1) < tolerance
+    parameters = cost(name).parameters
+    assert abs(parameters / PUBLISHED[name] - 1) < tolerance
     if tolerance > 0.01:
         assert PAPERS[name].remark
 
@@ -63,9 +63,9 @@ def test_bahdanau_has_the_matrices_of_the_appendix():
 
 def test_luong_has_the_matrices_of_the_paper():
     n, K = 1000, 50_000
-    found = cost("luong-2015")
+    costs = cost("luong-2015")
     # Four layers of LSTM on each side; the lowest of the decoder reads the attentional vector too.
-    assert found["recurrence"].parameters == (4 + 4) * 2 * 4 * n * n + 4 * n * n
-    assert found["embeddings"].parameters == 2 * K * n
-    assert found["output layer"].parameters == 2 * n * n + K * n  # W_c, W_s
-    assert found["W_K"].parameters == n * n  # W_a
+    assert costs["recurrence"].parameters == (4 + 4) * 2 * 4 * n * n + 4 * n * n
+    assert costs["embeddings"].parameters == 2 * K * n
+    assert costs["output layer"].parameters == 2 * n * n + K * n  # W_c, W_s
+    assert costs["W_K"].parameters == n * n  # W_a

@@ -79,9 +79,9 @@ def build(folder: Path, configuration: str) -> None:
     for name in ("text.en", "en.txt"):
         _write(folder / name, ["The black cat sleeps.", "It is cold."])
     shutil.copy(folder / "test.en", folder / "translations.txt")
-    own = dump(parse(configuration, "my.toml", _changes(STEPS | TRANSFORMER)))
+    own_text = dump(parse(configuration, "my.toml", _changes(STEPS | TRANSFORMER)))
     for name in ("my.toml", "both.toml"):
-        (folder / name).write_text(own, encoding="utf-8")
+        (folder / name).write_text(own_text, encoding="utf-8")
     (folder / "my_model.py").write_text(MODEL, encoding="utf-8")
     torch.manual_seed(1)
     save_file(

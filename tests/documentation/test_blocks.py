@@ -138,9 +138,9 @@ def test_the_blocks_of_a_page_run_in_their_order(document, here):
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
 def test_every_block_runs_or_says_why_not(document):
     text = document.read_text(encoding="utf-8")
-    found = blocks(text)
+    actual_blocks = blocks(text)
     assert hidden(text) == []
-    assert [f"line {b.line}: {complaint(b)}" for b in found if complaint(b)] == []
+    assert [f"line {b.line}: {complaint(b)}" for b in actual_blocks if complaint(b)] == []
 
 
 @pytest.mark.parametrize(

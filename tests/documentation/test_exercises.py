@@ -91,15 +91,15 @@ def test_a_check_accepts_the_solution_in_every_form(lesson, which):
 @pytest.mark.parametrize(("lesson", "which"), EXERCISES)
 def test_a_check_refuses_a_mistake_a_gap_and_what_is_no_number(lesson, which):
     namespace = exercise(lesson, which)
-    said = {
+    options = {
         "mistake": namespace["check"](namespace["mistake"]),
         "gap": namespace["check"](lambda *_: ...),
         "text": namespace["check"](lambda *_: "an answer"),
         "nothing": namespace["check"](lambda *_: None),
     }
     if any(no_number(answer) is not None for answer in kinds(namespace)):
-        said["NaN"] = answers(namespace, no_number)
-    for kind, sentence in said.items():
+        options["NaN"] = answers(namespace, no_number)
+    for kind, sentence in options.items():
         assert isinstance(sentence, str), kind
         assert sentence != namespace["RIGHT"], kind
         assert sentence[-1] in ".?", (kind, sentence)
@@ -180,20 +180,20 @@ def test_a_test_for_leaks_changes_every_place_and_looks_at_every_place(far, acce
     namespace = exercise(3, 2)
 
     def some_places(model, sequence):
-        before = model(sequence)
+        model_before = model(sequence)
         for place in far:
-            changed = sequence.clone()
-            changed[place] += 1
-            if not torch.equal(model(changed)[:place], before[:place]):
+            changed_copy = sequence.clone()
+            changed_copy[place] += 1
+            if not torch.equal(model(changed_copy)[:place], model_before[:place]):
                 return True
         return False
 
     def nearest_place(model, sequence):
-        before = model(sequence)
+        model_before = model(sequence)
         for place in range(1, len(sequence)):
-            changed = sequence.clone()
-            changed[place] += 1
-            if not torch.equal(model(changed)[place - 1], before[place - 1]):
+            changed_copy = sequence.clone()
+            changed_copy[place] += 1
+            if not torch.equal(model(changed_copy)[place - 1], model_before[place - 1]):
                 return True
         return False
 
@@ -251,7 +251,7 @@ def test_the_reader_of_cells_takes_what_is_needed():
         f"```{{code-cell}} python\n{code}\n```\n"
         for code in ("import a", "b = a", "c = 1", "def f():\n    return b", "b, d = 2, a")
     )
-    found = cells(text)
-    assert [bound(cell) for cell in found] == [{"a"}, {"b"}, {"c"}, {"f"}, {"b", "d"}]
-    assert needed(found, {"f"}) == [found[0], found[1], found[3]]
-    assert needed(found, {"d"}) == [found[0], found[4]]
+    actual_cells = cells(text)
+    assert [bound(cell) for cell in actual_cells] == [{"a"}, {"b"}, {"c"}, {"f"}, {"b", "d"}]
+    assert needed(actual_cells, {"f"}) == [actual_cells[0], actual_cells[1], actual_cells[3]]
+    assert needed(actual_cells, {"d"}) == [actual_cells[0], actual_cells[4]]

@@ -43,8 +43,8 @@ def test_links_within_the_repository_lead_somewhere(document):
         r"^```.*?^```|`[^`\n]+`", "", document.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE
     )
     links = re.findall(r"\]\(([^)\s#]+)", prose)
-    here = [link for link in links if not re.match(r"[a-z]+:", link)]
-    assert [link for link in here if not (document.parent / link).exists()] == []
+    local_links = [link for link in links if not re.match(r"[a-z]+:", link)]
+    assert [link for link in local_links if not (document.parent / link).exists()] == []
 
 
 @pytest.mark.parametrize(

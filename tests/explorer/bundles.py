@@ -26,9 +26,9 @@ class Bundle:
     @classmethod
     def of_page(cls, path: Path) -> Bundle:
         """The bundle that a standalone page holds."""
-        found = re.search(r' id="regard-bundle">([^<]*)</script>', path.read_text("utf-8"))
-        assert found is not None
-        return cls(base64.b64decode(found[1]))
+        match = re.search(r' id="regard-bundle">([^<]*)</script>', path.read_text("utf-8"))
+        assert match is not None
+        return cls(base64.b64decode(match[1]))
 
     @property
     def names(self) -> list[str]:
@@ -44,8 +44,8 @@ class Bundle:
 
     def weights(self, name: str) -> np.ndarray:
         """(heads, queries, keys); NaN where a key may not be read."""
-        one = self.attention(name)
-        return self.buffer(one["weights"]["buffer"], "<f2").reshape(one["shape"])
+        attention = self.attention(name)
+        return self.buffer(attention["weights"]["buffer"], "<f2").reshape(attention["shape"])
 
     def labels(self, name: str) -> tuple[list[str], list[str]]:
         one, sequences = self.attention(name), self.header["sequences"]

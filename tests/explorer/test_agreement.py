@@ -38,11 +38,13 @@ def test_the_heads_of_a_translation_agree_as_in_alignment(name):
     assert len(linked) == len(reading.written)
     assert set(linked) == {each for each in bundle.names if each.endswith("cross")}
     for layer, attention in enumerate(linked):
-        found = bundle.attention(attention)["measures"]
+        actual_attention = bundle.attention(attention)["measures"]
         for name, read in (("agreement", "written"), ("agreement, word read", "read")):
             heads = [argmax_links(weights) for weights in getattr(reading, read)[layer]]
             scores = [measure_alignment([head], GOLD.sure, GOLD.possible) for head in heads]
-            assert found[name] == pytest.approx([1 - score.aer / 100 for score in scores])
+            assert actual_attention[name] == pytest.approx(
+                [1 - score.aer / 100 for score in scores]
+            )
     other = set(bundle.names) - set(linked)
     assert not any("agreement" in bundle.attention(each)["measures"] for each in other)
 

@@ -31,13 +31,16 @@ def scene(heads=3, queries=5, keys=7, mask=None) -> Scene:
 
 
 def test_small_attentions_are_sent_whole():
-    given = scene()
-    header, buffer = parse(pack(given))
+    actual_scene = scene()
+    header, buffer = parse(pack(actual_scene))
     (one,) = header["attentions"]
     assert (one["shape"], one["heads"], one["kind"]) == ([3, 5, 7], [0, 1, 2], "cross")
     sent = buffer(one["weights"]["buffer"], "<f2").reshape(one["shape"])
     torch.testing.assert_close(
-        torch.from_numpy(sent.astype("f4")), given.attentions[0].look.weights(), atol=5e-4, rtol=0
+        torch.from_numpy(sent.astype("f4")),
+        actual_scene.attentions[0].look.weights(),
+        atol=5e-4,
+        rtol=0,
     )
 
 
@@ -50,9 +53,9 @@ def test_masked_cells_are_not_numbers():
 
 
 def test_large_attentions_are_sent_as_a_picture_and_the_largest_of_each_row():
-    given = scene(2, 300, 200)
-    look = given.attentions[0].look
-    header, buffer = parse(pack(given, most_weights=1000))
+    actual_scene = scene(2, 300, 200)
+    look = actual_scene.attentions[0].look
+    header, buffer = parse(pack(actual_scene, most_weights=1000))
     (one,) = header["attentions"]
     assert "weights" not in one
     picture, top = one["map"], one["top"]
@@ -71,17 +74,19 @@ def test_a_picture_says_which_bins_are_masked():
     )
     (one,) = header["attentions"]
     drawn = buffer(one["map"]["buffer"], "u1").reshape(2, 128, 128)
-    first = np.arange(129) * 300 // 128
-    masked = first[None, :-1] >= first[1:, None]  # the first key of a bin and its last query
+    first_positions = np.arange(129) * 300 // 128
+    masked = (
+        first_positions[None, :-1] >= first_positions[1:, None]
+    )  # the first key of a bin and its last query
     assert np.array_equal(drawn == 255, np.broadcast_to(masked, drawn.shape))
     assert drawn[drawn < 255].max() == 254
 
 
 def test_a_file_of_many_rows_has_fewer_keys_of_each_and_a_server_sends_none():
-    given = scene(2, 150_000, 10)
-    header, _ = parse(pack(given, most_weights=1000))
+    actual_scene = scene(2, 150_000, 10)
+    header, _ = parse(pack(actual_scene, most_weights=1000))
     assert header["attentions"][0]["top"]["count"] == 2
-    header, _ = parse(pack(given, run="id", most_weights=1000))
+    header, _ = parse(pack(actual_scene, run="id", most_weights=1000))
     assert "map" in header["attentions"][0]
     assert "top" not in header["attentions"][0]
 
@@ -90,8 +95,8 @@ def test_measures_of_known_heads():
     identity = torch.eye(6)[None] * 100
     before = identity.roll(-1, -1)  # query i has the vector of key i - 1
     look = regard.look(torch.cat([identity, before]), torch.eye(6))
-    one = Attention("encoder.0.self", "self", look, 0, 0)
-    header, _ = parse(pack(Scene("", [Sequence("tokens", list("abcdef"))], [one])))
+    attention = Attention("encoder.0.self", "self", look, 0, 0)
+    header, _ = parse(pack(Scene("", [Sequence("tokens", list("abcdef"))], [attention])))
     measures = header["attentions"][0]["measures"]
     assert measures["diagonal"] == pytest.approx([1, 0], abs=1e-4)
     assert measures["previous"][1] == pytest.approx(5 / 6, abs=1e-4)
@@ -99,11 +104,11 @@ def test_measures_of_known_heads():
 
 
 def test_measures_of_a_deep_attention_come_from_some_of_its_queries(monkeypatch):
-    given = scene(2, 4000, 50)
-    whole, _ = parse(pack(given, run="id", most_weights=0))
+    actual_scene = scene(2, 4000, 50)
+    whole, _ = parse(pack(actual_scene, run="id", most_weights=0))
     monkeypatch.setattr(contract, "DEEP", 1)
     monkeypatch.setattr(contract, "SAMPLED", 2 * 50 * 1000)
-    part, _ = parse(pack(given, run="id", most_weights=0))
+    part, _ = parse(pack(actual_scene, run="id", most_weights=0))
     (exact,), (sampled,) = whole["attentions"], part["attentions"]
     assert "sampled" not in exact
     assert sampled["sampled"] == 1000

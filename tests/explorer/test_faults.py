@@ -40,9 +40,9 @@ class Server:
             text=True,
         )
         line = self.process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
-        assert found, line
-        self.port = int(found[1])
+        match = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
+        assert match, line
+        self.port = int(match[1])
 
     def ask(self, method: str, path: str, body: object = None, **headers: str):
         """Status, headers and content of one answer."""
@@ -109,7 +109,7 @@ def test_it_listens_on_this_machine_alone(server):
 
 
 def test_an_endless_body_is_refused_before_it_is_read(server):
-    before = server.memory()
+    memory_before = server.memory()
     with server.connect() as client:
         client.sendall(
             f"POST /api/translate HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
@@ -124,7 +124,7 @@ def test_an_endless_body_is_refused_before_it_is_read(server):
         except OSError:
             pass
         assert sent < 1 << 26
-    assert server.memory() - before < 50
+    assert server.memory() - memory_before < 50
     server.healthy()
 
 
@@ -179,7 +179,7 @@ def test_strange_requests_open_nothing(server, lines):
 
 
 def test_a_text_of_a_million_words_is_refused(server):
-    before = server.memory()
+    memory_before = server.memory()
     length = len(json.dumps({"model": "es-en", "text": "palabra " * 1_000_000}))
     with server.connect() as client:
         client.sendall(
@@ -187,7 +187,7 @@ def test_a_text_of_a_million_words_is_refused(server):
             f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n".encode()
         )
         assert client.recv(4096).split()[1] == b"413"  # before the text itself is sent
-    assert server.memory() - before < 50
+    assert server.memory() - memory_before < 50
     server.healthy()
 
 

@@ -107,8 +107,8 @@ def test_bad_lines_are_refused_by_name(client, lines, named):
 
 
 def test_lines_are_translated_and_models_listed(client):
-    given = {"model": "es-en", "lines": ["¿Dónde está el gato?", ""]}
-    answer = client.post("/api/lines", json=given)
+    options = {"model": "es-en", "lines": ["¿Dónde está el gato?", ""]}
+    answer = client.post("/api/lines", json=options)
     assert answer.json() == {"translations": ["Where's the cat?", ""]}
     assert client.get("/api/models").json() == {"models": ["es-en"]}
 

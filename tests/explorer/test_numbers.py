@@ -35,11 +35,11 @@ def close(one, two, tolerance=1e-4):
 
 def test_the_numbers_of_every_attention_follow_from_each_other(run):
     scene, numbers = run
-    for one in scene.attentions:
-        heads, queries, keys = one.shape
+    for attention in scene.attentions:
+        heads, queries, keys = attention.shape
         head, query, key = heads - 1, queries // 2, min(1, keys - 1)
-        found = numbers.of(one.name, head, query, key)
-        shown = one.look.weights().reshape(one.shape)[head, query]
+        found = numbers.of(attention.name, head, query, key)
+        shown = attention.look.weights().reshape(attention.shape)[head, query]
         close(found["weights"], shown, 1e-5)
         terms = found["terms"]
         close(sum(terms["terms"]), terms["sum"])
@@ -56,8 +56,8 @@ def test_readings_heads_and_residuals_add_up(run):
     scene, numbers = run
     if type(numbers.model).__name__ != "Transformer":
         pytest.skip("the recurrent model has no residual stream")
-    for one in scene.attentions:
-        found = numbers.of(one.name, 1, 2, 0)
+    for attention in scene.attentions:
+        found = numbers.of(attention.name, 1, 2, 0)
         stages = found["stages"]
         before = torch.tensor(stages["before: residual in"])
         after = torch.tensor(stages["before: residual out"])
@@ -93,23 +93,23 @@ SETTINGS = {
 @pytest.mark.parametrize("edits", [{}, {"*": [Hard()]}], ids=["as it is", "edited"])
 def test_models_of_other_settings(name, edits):
     torch.manual_seed(0)
-    given = Translator.open("es-en")
+    actual_translator = Translator.open("es-en")
     settings = TransformerSettings(width=32, heads=2, feed_forward=48, **SETTINGS[name])
-    size = len(given.tokenizers.target)
+    size = len(actual_translator.tokenizers.target)
     model = Transformer(settings, size, size, PAD).eval()
-    translator = Translator(given.run, model, given.tokenizers)
-    numbers = arithmetic(translator, given.translate([TEXT])[0], edits)
-    for one in numbers.looks:
-        found = numbers.of(one, 1, 2, 1)
+    translator = Translator(actual_translator.run, model, actual_translator.tokenizers)
+    numbers = arithmetic(translator, actual_translator.translate([TEXT])[0], edits)
+    for look in numbers.looks:
+        found = numbers.of(look, 1, 2, 1)
         stages = found["stages"]
         close(found["terms"]["score"], found["scores"][1])
         if edits:
             assert sorted(found["edited"])[-2:] == [0.0, pytest.approx(1.0)]
-        path = numbers.looks.path(one)
+        path = numbers.looks.path(look)
         weight = model.get_submodule(path).output_projection.weight
         part = weight[:, weight.shape[1] // 2 :]  # of head 1 of 2
         close(part @ torch.tensor(stages["reading"]), stages["head output"])
-        other = numbers.of(one, 0, 2, 1)["stages"]["head output"]
+        other = numbers.of(look, 0, 2, 1)["stages"]["head output"]
         output = torch.tensor(stages["attention output"])
         close(torch.tensor(other) + torch.tensor(stages["head output"]) + bias(model, path), output)
         total = torch.tensor(stages["before: residual in"]) + output
@@ -127,11 +127,11 @@ def test_models_of_other_settings(name, edits):
 @pytest.mark.parametrize("qk_norm", ["rms", "layer"])
 def test_a_split_score_passes_the_norms_of_queries_and_keys(norm, score, qk_norm):
     torch.manual_seed(0)
-    given = Translator.open("es-en")
+    actual_translator = Translator.open("es-en")
     settings = TransformerSettings(
         width=32, heads=2, feed_forward=48, norm=norm, positions="rotary"
     )
-    size = len(given.tokenizers.target)
+    size = len(actual_translator.tokenizers.target)
     model = Transformer(settings, size, size, PAD).eval()
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):
@@ -140,10 +140,10 @@ def test_a_split_score_passes_the_norms_of_queries_and_keys(norm, score, qk_norm
     for name, weight in model.named_parameters():
         if "norm" in name:
             torch.nn.init.normal_(weight)  # gains and biases of their own
-    translator = Translator(given.run, model, given.tokenizers)
-    numbers = arithmetic(translator, given.translate([TEXT])[0])
-    for one in numbers.looks:
-        found = numbers.of(one, 1, 2, 1)
+    translator = Translator(actual_translator.run, model, actual_translator.tokenizers)
+    numbers = arithmetic(translator, actual_translator.translate([TEXT])[0])
+    for look in numbers.looks:
+        found = numbers.of(look, 1, 2, 1)
         close(found["split"], found["terms"]["score"], 1e-3)
     assert len(found["pairs"]) > 20
 
@@ -152,11 +152,13 @@ def test_the_numbers_of_an_edited_recurrent_model():
     translator = Translator.open("es-en-recurrent")
     scene, made = explore(translator, TEXT, edits={"*": [Hard()]})
     numbers = arithmetic(translator, made, {"*": [Hard()]})
-    for one in scene.attentions:
-        shown = one.look.weights().reshape(one.shape)[0, 3]
-        assert numbers.of(one.name, 0, 3, 1)["edited"] == pytest.approx(shown.tolist(), abs=1e-6)
+    for attention in scene.attentions:
+        shown = attention.look.weights().reshape(attention.shape)[0, 3]
+        assert numbers.of(attention.name, 0, 3, 1)["edited"] == pytest.approx(
+            shown.tolist(), abs=1e-6
+        )
 
 
 def bias(model, path):
-    own = model.get_submodule(path).output_projection.bias
-    return 0.0 if own is None else own
+    own_bias = model.get_submodule(path).output_projection.bias
+    return 0.0 if own_bias is None else own_bias

@@ -17,8 +17,8 @@ HOSTILE = "</script><img src=x onerror=alert(1)> \ud800 {title} \"'"
 def test_hostile_text_stays_inside_of_the_data(tmp_path):
     vectors = torch.randn(1, 2, 4)
     attention = Attention(HOSTILE, "self", regard.look(vectors, vectors), 0, 0)
-    made = Scene(HOSTILE, [Sequence(HOSTILE, [HOSTILE, "b"])], [attention], HOSTILE)
-    page = write(tmp_path / "page.html", made).read_text("utf-8")
+    scene = Scene(HOSTILE, [Sequence(HOSTILE, [HOSTILE, "b"])], [attention], HOSTILE)
+    page = write(tmp_path / "page.html", scene).read_text("utf-8")
     assert "<img" not in page.replace(re.search("<script type=.module.*", page, re.DOTALL)[0], "")
     assert "<title>&lt;/script&gt;&lt;img" in page
     data = re.search('id="regard-bundle">([^<]*)</script>', page)[1]

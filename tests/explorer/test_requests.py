@@ -111,9 +111,9 @@ def test_a_translation_with_gold_links_is_asked_for_by_its_number(client):
 
 def test_a_typed_sentence_takes_gold_links(client):
     right = {"model": "es-en", "text": "El gato duerme.", "links": "0-0 1-1"}
-    made = header(post(client, "/api/translate", right).content)
-    assert made["links"]["sure"] == [[0, 0], [1, 1]]
-    cross = [one for one in made["attentions"] if one["kind"] == "cross"]
+    new_header = header(post(client, "/api/translate", right).content)
+    assert new_header["links"]["sure"] == [[0, 0], [1, 1]]
+    cross = [one for one in new_header["attentions"] if one["kind"] == "cross"]
     assert all(0 <= x <= 1 for one in cross for x in one["measures"]["agreement"])
     for links, status in (("0-9", 400), ("9-0", 400), ("0", 422), (4, 400), ("0-0\0", 400)):
         answer = post(client, "/api/translate", {**right, "links": links})

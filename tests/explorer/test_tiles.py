@@ -40,14 +40,14 @@ def test_tiles_computed_from_the_look(shape, reduce):
 def test_levels_above_the_base_are_exact_after_the_pass(reduce):
     count = SIZE << BASE  # 8192: level 5 is one tile
     tiles = Tiles(look_of(count, 512))
-    before = tiles.tile(BASE, 0, 0, reduce)
-    assert not before.exact
+    tile_before = tiles.tile(BASE, 0, 0, reduce)
+    assert not tile_before.exact
     for strip in tiles.strips:
         tiles.add(strip, reduce)
-    after = tiles.tile(BASE, 0, 0, reduce)
-    assert after.exact
+    tile_after = tiles.tile(BASE, 0, 0, reduce)
+    assert tile_after.exact
     expected = look_of(count, 512).map(256, 16, reduce=reduce)
-    torch.testing.assert_close(after.numbers, expected, atol=1e-3, rtol=1e-2)
+    torch.testing.assert_close(tile_after.numbers, expected, atol=1e-3, rtol=1e-2)
 
 
 @pytest.mark.parametrize("count", [10_000, 16_385])
@@ -55,9 +55,9 @@ def test_every_level_of_a_size_that_is_no_power_of_two_has_its_tiles(count):
     tiles = Tiles(look_of(count, 300))
     assert len(tiles.levels) > BASE + 1
     for level, size in enumerate(tiles.levels):
-        last = (size.rows - 1) // SIZE
-        tile = tiles.tile(level, last, 0, "max")
-        assert tile.numbers.shape == (size.rows - last * SIZE, min(SIZE, size.columns))
+        last_rows = (size.rows - 1) // SIZE
+        tile = tiles.tile(level, last_rows, 0, "max")
+        assert tile.numbers.shape == (size.rows - last_rows * SIZE, min(SIZE, size.columns))
         assert tile.exact == (level < BASE)
 
 

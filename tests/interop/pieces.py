@@ -8,13 +8,13 @@ import sentencepiece
 
 
 def trained(lines: list[str], rule: str = "nmt_nfkc") -> bytes:
-    written = io.BytesIO()
+    stream = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines),
-        model_writer=written,
+        model_writer=stream,
         vocab_size=60,
         hard_vocab_limit=False,
         normalization_rule_name=rule,
         minloglevel=2,
     )
-    return written.getvalue()
+    return stream.getvalue()

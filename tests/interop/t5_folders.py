@@ -35,10 +35,10 @@ ROOM = 5  # rows of the embedding beyond the pieces
 
 
 def pieces(unk_id: int = 2, pad_id: int = 0, eos_id: int = 1) -> bytes:
-    written = io.BytesIO()
+    stream = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([*LINES, PROMPT, *(line[::-1] for line in LINES)]),
-        model_writer=written,
+        model_writer=stream,
         vocab_size=80,
         hard_vocab_limit=False,
         user_defined_symbols=["<2de>", "<2pt_BR>"],
@@ -48,16 +48,16 @@ def pieces(unk_id: int = 2, pad_id: int = 0, eos_id: int = 1) -> bytes:
         bos_id=-1,
         minloglevel=2,
     )
-    return written.getvalue()
+    return stream.getvalue()
 
 
 def save(folder: Path, **changes: Any) -> Path:
     """What save_pretrained of a small model writes, and the file of its pieces."""
     folder.mkdir()
     model_type, untied = changes.pop("model_type", "t5"), changes.pop("untied", False)
-    given = pieces(**changes.pop("ids", {}))
-    (folder / "spiece.model").write_bytes(given)
-    cut = sentencepiece.SentencePieceProcessor(model_proto=given)
+    actual_pieces = pieces(**changes.pop("ids", {}))
+    (folder / "spiece.model").write_bytes(actual_pieces)
+    cut = sentencepiece.SentencePieceProcessor(model_proto=actual_pieces)
     mt5 = model_type == "mt5"
     kind, described = (
         (transformers.MT5ForConditionalGeneration, transformers.MT5Config)

@@ -26,10 +26,10 @@ parts = pytest.mark.parametrize(("part", "changes"), PARTS.items(), ids=PARTS)
 
 @parts
 def test_exporters_name_it(tmp_path, part, changes):
-    made = translator(tmp_path, norm="post", **changes)
+    new_translator = translator(tmp_path, norm="post", **changes)
     for export in (writing.export, ctranslate2.export)[: 2 if part == "alibi" else 1]:
         with pytest.raises(ModelError, match=part):
-            export(made, tmp_path / "exported")
+            export(new_translator, tmp_path / "exported")
     assert not (tmp_path / "exported").exists()
 
 
@@ -48,9 +48,9 @@ def test_attention_that_turns_is_no_attention_of_theirs():
 
 
 def test_exporters_name_a_module_that_was_altered(tmp_path):
-    made = translator(tmp_path, norm="post")
-    made.model.encoder[0].feed_forward.register_forward_hook(lambda *_: None)
+    new_translator = translator(tmp_path, norm="post")
+    new_translator.model.encoder[0].feed_forward.register_forward_hook(lambda *_: None)
     for export in (writing.export, ctranslate2.export):
         with pytest.raises(ModelError, match=r"encoder\.0\.feed_forward has forward hooks"):
-            export(made, tmp_path / "exported")
+            export(new_translator, tmp_path / "exported")
     assert not (tmp_path / "exported").exists()

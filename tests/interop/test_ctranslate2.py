@@ -85,19 +85,21 @@ def exported(spanish, tmp_path_factory) -> Path:
 @torch.no_grad()
 @pytest.mark.parametrize("changes", SHAPES.values(), ids=SHAPES)
 def test_every_shape_has_the_same_probabilities(tmp_path, changes):
-    made = translator(tmp_path, **changes)
-    exporter.export(made, tmp_path / "exported")
-    source, lengths, target = pairs(made)
-    logits = made.model(source, lengths, target)
+    new_translator = translator(tmp_path, **changes)
+    exporter.export(new_translator, tmp_path / "exported")
+    source, lengths, target = pairs(new_translator)
+    logits = new_translator.model(source, lengths, target)
     logits[..., [PAD, BOS]] = -torch.inf
     following = torch.cat([target[:, 1:], torch.full((2, 1), EOS)], 1)
     expected = logits.log_softmax(-1).gather(-1, following[..., None])[..., 0]
     engine = ctranslate2.Translator(str(tmp_path / "exported"), compute_type="float32")
-    given = [
-        made.tokenizers.source.pieces(row[: n - 1])
+    pieces = [
+        new_translator.tokenizers.source.pieces(row[: n - 1])
         for row, n in zip(source, lengths.tolist(), strict=True)
     ]
-    scored = engine.score_batch(given, [made.tokenizers.target.pieces(row[1:]) for row in target])
+    scored = engine.score_batch(
+        pieces, [new_translator.tokenizers.target.pieces(row[1:]) for row in target]
+    )
     found = torch.tensor([one.log_probs for one in scored])
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
@@ -130,9 +132,9 @@ def test_a_corpus_is_translated_the_same_or_better(spanish, exported, data_folde
     for one, other in differing:
         source = torch.tensor([[*tokenizers.source.encode(one.source), EOS]])
         vocabulary = tokenizers.target.pieces(range(len(tokenizers.target)))
-        given = [vocabulary.index(piece) for piece in other.target_pieces[:-1]]
+        places = [vocabulary.index(piece) for piece in other.target_pieces[:-1]]
         (scored,) = forced.score(
-            spanish.model, source, torch.tensor([source.shape[1]]), [given], length_penalty=alpha
+            spanish.model, source, torch.tensor([source.shape[1]]), [places], length_penalty=alpha
         )
         assert one.score >= scored.score - 1e-4
 
@@ -142,12 +144,16 @@ def test_the_engine_needs_no_folder_and_searches_as_the_model_was_told(spanish):
     assert engine.search == spanish.search
     assert (engine.search.beam, engine.search.length_penalty) == (5, 1.4)
     texts = ["", SPANISH[0], "  ", SPANISH[1].upper()]
-    found = engine.translate(texts)
-    assert [one.source for one in found] == texts
-    assert found[1].text == spanish.translate([SPANISH[0]])[0].text
-    assert found[3].text == spanish.translate([texts[3]])[0].text == found[3].text.upper()
-    assert found[0].text == found[2].text == ""
-    assert found[1].source_pieces[-1] == found[1].target_pieces[-1] == "</s>"
+    translations = engine.translate(texts)
+    assert [one.source for one in translations] == texts
+    assert translations[1].text == spanish.translate([SPANISH[0]])[0].text
+    assert (
+        translations[3].text
+        == spanish.translate([texts[3]])[0].text
+        == translations[3].text.upper()
+    )
+    assert translations[0].text == translations[2].text == ""
+    assert translations[1].source_pieces[-1] == translations[1].target_pieces[-1] == "</s>"
     with pytest.raises(ConfigurationError, match="beam 0"):
         engine.translate(texts, beam=0)
     with pytest.raises(TypeError, match="pass a list of sentences"):
@@ -176,11 +182,13 @@ def test_loops_end_and_are_forbidden_as_by_our_own_search(spanish, exported):
 
 
 def test_pieces_that_were_never_learnt_are_doubted_as_by_our_own_search(tmp_path):
-    made = translator(tmp_path, output_bias=True)
-    pieces = made.tokenizers.source.pieces(made.tokenizers.source.encode("a sea"))
-    made.tokenizers = replace(made.tokenizers, unseen=frozenset(pieces[:1]))
-    exporter.export(made, tmp_path / "exported")
-    ours = made.translate(["a sea"])
+    new_translator = translator(tmp_path, output_bias=True)
+    pieces = new_translator.tokenizers.source.pieces(
+        new_translator.tokenizers.source.encode("a sea")
+    )
+    new_translator.tokenizers = replace(new_translator.tokenizers, unseen=frozenset(pieces[:1]))
+    exporter.export(new_translator, tmp_path / "exported")
+    ours = new_translator.translate(["a sea"])
     theirs = Engine(tmp_path / "exported", workers=1).translate(["a sea"])
     assert theirs[0].unseen == ours[0].unseen == [p for p in pieces if p == pieces[0]]
 
@@ -192,10 +200,10 @@ def test_a_source_without_end_is_cut(spanish, exported):
 
 
 def test_learned_positions_are_not_overrun(tmp_path):
-    made = translator(tmp_path, positions="learned", longest=12, output_bias=True)
-    exporter.export(made, tmp_path / "exported")
+    new_translator = translator(tmp_path, positions="learned", longest=12, output_bias=True)
+    exporter.export(new_translator, tmp_path / "exported")
     texts = ["the cat sees the sea and the small dog wants to eat", "a child"]
-    ours = made.translate(texts, search=Search(beam=1))
+    ours = new_translator.translate(texts, search=Search(beam=1))
     theirs = Engine(tmp_path / "exported", workers=1).translate(texts, beam=1)
     assert len(ours[0].source_pieces) == 12
     for one, other in zip(theirs, ours, strict=True):
@@ -203,10 +211,10 @@ def test_learned_positions_are_not_overrun(tmp_path):
 
 
 def test_two_tokenizers_go_with_the_model(tmp_path):
-    made = translator(tmp_path, joint=False, tied="target", output_bias=True)
-    exporter.export(made, tmp_path / "exported")
+    new_translator = translator(tmp_path, joint=False, tied="target", output_bias=True)
+    exporter.export(new_translator, tmp_path / "exported")
     engine = Engine(tmp_path / "exported", workers=1, compute_type="float32")
-    ours = made.translate(SENTENCES, search=Search(beam=3, length_penalty=0.5))
+    ours = new_translator.translate(SENTENCES, search=Search(beam=3, length_penalty=0.5))
     theirs = engine.translate(SENTENCES, beam=3, length_penalty=0.5)
     assert [one.text for one in theirs] == [one.text for one in ours]
     assert any(one.text for one in ours)
@@ -217,8 +225,8 @@ def test_the_command_exports_and_says_where(tmp_path):
     assert (result.code, result.out) == (0, f"wrote {tmp_path / 'new'}\n")
     assert (tmp_path / "new" / "model.bin").stat().st_size < 9_000_000
     assert json.loads((tmp_path / "new" / "config.json").read_text())["add_source_eos"] is True
-    again = run("export", "--to", "ctranslate2", tmp_path / "new")
-    check_refused(again, tmp_path / "new", "is there already")
+    second_result = run("export", "--to", "ctranslate2", tmp_path / "new")
+    check_refused(second_result, tmp_path / "new", "is there already")
     check_refused(
         run("export", "--to", "huggingface", tmp_path / "x", "--quantization", "int8"),
         "--quantization int8",
@@ -229,9 +237,9 @@ def test_the_command_exports_and_says_where(tmp_path):
 
 
 def test_a_recurrent_model_is_refused_with_the_reason(tmp_path):
-    made = trainer(tmp_path, model="recurrent")
-    made.run.publish(weights.unique(made.model), "card")
-    result = run("export", "--model", made.run.folder, "--to", "ctranslate2", tmp_path / "x")
+    new_trainer = trainer(tmp_path, model="recurrent")
+    new_trainer.run.publish(weights.unique(new_trainer.model), "card")
+    result = run("export", "--model", new_trainer.run.folder, "--to", "ctranslate2", tmp_path / "x")
     check_refused(result, "RecurrentModel", "no recurrent layers")
     assert not (tmp_path / "x").exists()
 

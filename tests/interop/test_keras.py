@@ -97,8 +97,8 @@ def test_heads_there_and_back(keras, config, d_key):
     filled(theirs)
     readable = seeded(2, 3, 4, seed=3) > -1
     readable[..., 0] = True
-    given = {"query": query, "value": value, "key": key}
-    expected, weights = theirs(**given, attention_mask=readable, return_attention_scores=True)
+    options = {"query": query, "value": value, "key": key}
+    expected, weights = theirs(**options, attention_mask=readable, return_attention_scores=True)
     ours = from_keras(theirs)
     output, look = ours.read(query, key, value, mask=readable)
     same(output, expected)
@@ -274,5 +274,5 @@ def test_arrays_need_no_keras():
         "from regard.interop.keras import from_keras, to_keras\n"
         "print(from_keras(to_keras(regard.MultiHeadAttention(8, 2))).heads)"
     )
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert found.stdout == "2\n", found.stderr
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.stdout == "2\n", result.stderr

@@ -107,14 +107,14 @@ def save(folder: Path, **changes: Any) -> Path:
 def teach(model: Any, tokenizer: Any) -> None:
     """A little of reversing letters, so that what it writes depends on what it reads, and ends."""
     lines = [*LINES, *SENTENCES]
-    given = tokenizer(
+    actual_tokenizer = tokenizer(
         lines, text_target=[line[::-1] for line in lines], return_tensors="pt", padding=True
     )
-    given["labels"][given["labels"] == model.config.pad_token_id] = -100
+    actual_tokenizer["labels"][actual_tokenizer["labels"] == model.config.pad_token_id] = -100
     optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
     for _ in range(60):
         optimiser.zero_grad()
-        model(**given).loss.backward()
+        model(**actual_tokenizer).loss.backward()
         optimiser.step()
 
 
@@ -140,20 +140,24 @@ def test_pieces_ids_and_logits_are_theirs(folder):
     tokenizer = transformers.MarianTokenizer.from_pretrained(folder)
     source_words, target_words = ours.run.words
     texts = [*SENTENCES, ">>fra<< the ﬁne cat", "日 the sea"]
-    given = tokenizer(texts, return_tensors="pt", padding=True)
+    actual_tokenizer = tokenizer(texts, return_tensors="pt", padding=True)
     encoded = [ours.tokenizers.source.encode(text) for text in texts]
-    for ids, row, seen in zip(encoded, given.input_ids, given.attention_mask, strict=True):
+    for ids, row, seen in zip(
+        encoded, actual_tokenizer.input_ids, actual_tokenizer.attention_mask, strict=True
+    ):
         assert [source_words.rows[id] for id in [*ids, EOS]] == row[seen.bool()].tolist()
     source, lengths = sources(encoded)
     draw = torch.Generator().manual_seed(0)
     read = torch.randint(EOS, len(target_words.rows), (len(texts), 6), generator=draw)
     read[:, 0] = BOS
     rows = torch.tensor(target_words.rows)
-    expected = theirs(**given, decoder_input_ids=rows[read]).logits
-    found = ours.model(source, lengths, read)
-    kept = [id for id in range(found.shape[-1]) if id != BOS]
-    torch.testing.assert_close(found[..., kept], expected[..., rows[kept]], atol=1e-5, rtol=1e-5)
-    assert found[..., BOS].max() < -1e4
+    expected = theirs(**actual_tokenizer, decoder_input_ids=rows[read]).logits
+    model = ours.model(source, lengths, read)
+    kept_ids = [id for id in range(model.shape[-1]) if id != BOS]
+    torch.testing.assert_close(
+        model[..., kept_ids], expected[..., rows[kept_ids]], atol=1e-5, rtol=1e-5
+    )
+    assert model[..., BOS].max() < -1e4
 
 
 @pytest.mark.parametrize("beams", [1, 3])
@@ -163,22 +167,26 @@ def test_greedy_and_beam_search_write_the_same(folder, beams):
     tokenizer = transformers.MarianTokenizer.from_pretrained(folder)
     limits = {"min_length": 2, "max_length": 38, "length_ratio": 38}
     search = Search(beam=beams, length_penalty=0, search_again=False, **limits)
-    found = ours.translate(SENTENCES, search=search)
-    given = tokenizer(SENTENCES, return_tensors="pt", padding=True)
+    translations = ours.translate(SENTENCES, search=search)
+    actual_tokenizer = tokenizer(SENTENCES, return_tensors="pt", padding=True)
     generated = theirs.generate(
-        **given, num_beams=beams, length_penalty=0.0, min_new_tokens=2, early_stopping=True
+        **actual_tokenizer,
+        num_beams=beams,
+        length_penalty=0.0,
+        min_new_tokens=2,
+        early_stopping=True,
     )
     rows = ours.run.words[1].rows
     target = ours.tokenizers.target
-    for one, row in zip(found, generated.tolist(), strict=True):
+    for one, row in zip(translations, generated.tolist(), strict=True):
         pieces = [p for p in tokenizer.convert_ids_to_tokens(row) if p != "<pad>"]
         if tokenizer.separate_vocabs:
             names = {rows[i]: name for i, name in enumerate(target.pieces(range(len(target))))}
             pieces = [names[id] for id in row[1:] if id != rows[0]]
         assert one.target_pieces == pieces
     texts = tokenizer.batch_decode(generated, skip_special_tokens=True)
-    assert [one.text for one in found] == [normalise(text) for text in texts]
-    assert all(one.text for one in found)
+    assert [one.text for one in translations] == [normalise(text) for text in texts]
+    assert all(one.text for one in translations)
 
 
 def test_commands_take_such_a_folder_and_need_no_transformers(opus):
@@ -196,21 +204,21 @@ def test_commands_take_such_a_folder_and_need_no_transformers(opus):
 
 
 def test_it_searches_as_the_folder_says(opus):
-    opened = Translator.open(opus)
-    assert (opened.search.beam, opened.search.length_penalty) == (3, 1.0)
-    data = opened.run.configuration.data
+    translator = Translator.open(opus)
+    assert (translator.search.beam, translator.search.length_penalty) == (3, 1.0)
+    data = translator.run.configuration.data
     assert (data.source_language, data.target_language) == ("eng", "fra")
 
 
 def test_there_and_back_is_the_same_model(opus, tmp_path):
-    first = Translator.open(opus)
-    writing.export(first, tmp_path / "again")
+    first_translator = Translator.open(opus)
+    writing.export(first_translator, tmp_path / "again")
     second = Translator.open(tmp_path / "again")
     texts = SENTENCES
     assert [one.text for one in second.translate(texts)] == [
-        one.text for one in first.translate(texts)
+        one.text for one in first_translator.translate(texts)
     ]
-    one, two = first.model.state_dict(), second.model.state_dict()
+    one, two = first_translator.model.state_dict(), second.model.state_dict()
     for name in one:
         assert torch.equal(one[name], two[name]), name
 

@@ -36,20 +36,20 @@ def trained(tmp_path_factory) -> Path:
     """The run folder of a small post-norm model that has learnt a little."""
     folder = tmp_path_factory.mktemp("post")
     changes = ("model.norm=post", "training.max_steps=60", "training.validate_every=60")
-    made = trainer(folder, *changes)
-    made.train()
-    made.run.publish(made.best_weights()[0], "card")
-    return made.run.folder
+    new_trainer = trainer(folder, *changes)
+    new_trainer.train()
+    new_trainer.run.publish(new_trainer.best_weights()[0], "card")
+    return new_trainer.run.folder
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("changes", SHAPES.values(), ids=SHAPES)
 def test_every_shape_has_the_same_logits(tmp_path, changes):
-    made = translator(tmp_path, norm="post", **changes)
-    writing.export(made, tmp_path / "exported")
+    new_translator = translator(tmp_path, norm="post", **changes)
+    writing.export(new_translator, tmp_path / "exported")
     theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "exported")
-    source, lengths, target = pairs(made)
-    expected = made.model(source, lengths, target)
+    source, lengths, target = pairs(new_translator)
+    expected = new_translator.model(source, lengths, target)
     found = theirs(
         input_ids=source, attention_mask=(source != PAD).long(), decoder_input_ids=target
     ).logits
@@ -65,10 +65,10 @@ def test_the_command_exports_a_model_that_translates_the_same(trained, tmp_path,
     theirs = transformers.MarianMTModel.from_pretrained(folder)
     tokenizer = transformers.MarianTokenizer.from_pretrained(folder)
     texts = [source for source, _ in PAIRS[:12]]
-    given = tokenizer(texts, return_tensors="pt", padding=True)
+    actual_tokenizer = tokenizer(texts, return_tensors="pt", padding=True)
     # A model that has learnt so little holds an end at once for the likeliest translation: ask for two words.
     generated = theirs.generate(
-        **given, num_beams=beams, length_penalty=0.0, min_new_tokens=2, max_length=30
+        **actual_tokenizer, num_beams=beams, length_penalty=0.0, min_new_tokens=2, max_length=30
     )
     search = Search(beam=beams, length_penalty=0.0, min_length=2, max_length=28, length_ratio=28)
     expected = ours.translate(texts, search=search)
@@ -80,15 +80,15 @@ def test_the_command_exports_a_model_that_translates_the_same(trained, tmp_path,
 
 @pytest.mark.parametrize("joint", [True, False])
 def test_their_tokenizer_cuts_and_joins_as_ours(tmp_path, joint):
-    made = translator(tmp_path, norm="post", joint=joint, tied="target")
-    writing.export(made, tmp_path / "exported")
+    new_translator = translator(tmp_path, norm="post", joint=joint, tied="target")
+    writing.export(new_translator, tmp_path / "exported")
     theirs = transformers.MarianTokenizer.from_pretrained(tmp_path / "exported")
     for text in [*LINES, "Ünknown wörds, 日本!"]:
-        ids = made.tokenizers.source.encode(text)
+        ids = new_translator.tokenizers.source.encode(text)
         assert theirs(text).input_ids == [*ids, EOS]
-        written = made.tokenizers.target.encode(text.upper())
-        assert theirs(text_target=text.upper()).input_ids == [*written, EOS]
-        assert theirs.decode(written, skip_special_tokens=True) == text.upper()
+        written_ids = new_translator.tokenizers.target.encode(text.upper())
+        assert theirs(text_target=text.upper()).input_ids == [*written_ids, EOS]
+        assert theirs.decode(written_ids, skip_special_tokens=True) == text.upper()
 
 
 def test_reordering_twice_is_what_it_was(tmp_path):
@@ -121,9 +121,9 @@ def test_reordering_twice_is_what_it_was(tmp_path):
     ],
 )
 def test_what_marian_has_not_is_refused_with_the_reason(tmp_path, changes, reason):
-    made = translator(tmp_path, **{"norm": "post", **changes})
+    new_translator = translator(tmp_path, **{"norm": "post", **changes})
     with pytest.raises(ModelError, match=reason):
-        writing.export(made, tmp_path / "x")
+        writing.export(new_translator, tmp_path / "x")
     assert not (tmp_path / "x").exists()
 
 
@@ -134,17 +134,17 @@ def test_the_command_refuses_in_one_line(tmp_path):
 
 
 def test_a_recurrent_model_is_refused(tmp_path):
-    made = trainer(tmp_path, model="recurrent")
-    recurrent = Translator(made.run, made.model, made.run.tokenizers())
+    new_trainer = trainer(tmp_path, model="recurrent")
+    recurrent = Translator(new_trainer.run, new_trainer.model, new_trainer.run.tokenizers())
     with pytest.raises(ModelError, match="a RecurrentModel cannot be exported: Marian"):
         writing.export(recurrent, tmp_path / "x")
 
 
 def test_the_folder_says_how_to_search(tmp_path):
     writing.export(translator(tmp_path, norm="post"), tmp_path / "x")
-    said = json.loads((tmp_path / "x" / "generation_config.json").read_text())
-    assert said["bad_words_ids"] == [[0], [2]]
-    assert said["num_beams"] == 2
+    document = json.loads((tmp_path / "x" / "generation_config.json").read_text())
+    assert document["bad_words_ids"] == [[0], [2]]
+    assert document["num_beams"] == 2
     assert sorted(path.name for path in (tmp_path / "x").iterdir()) == [
         "config.json",
         "generation_config.json",

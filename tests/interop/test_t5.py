@@ -70,10 +70,12 @@ def test_pieces_ids_and_logits_are_theirs(folder):
     read = torch.randint(EOS, len(rows), (len(texts), 20), generator=draw)
     read[:, 0] = BOS
     expected = model(**given(cut, texts), decoder_input_ids=rows[read]).logits
-    found = ours.model(source, lengths, read)
-    kept = [id for id in range(found.shape[-1]) if id != BOS]
-    torch.testing.assert_close(found[..., kept], expected[..., rows[kept]], atol=1e-5, rtol=1e-5)
-    assert found[..., BOS].max() < -1e4
+    actual_model = ours.model(source, lengths, read)
+    kept_ids = [id for id in range(actual_model.shape[-1]) if id != BOS]
+    torch.testing.assert_close(
+        actual_model[..., kept_ids], expected[..., rows[kept_ids]], atol=1e-5, rtol=1e-5
+    )
+    assert actual_model[..., BOS].max() < -1e4
 
 
 @pytest.mark.parametrize("beams", [1, 3])
@@ -81,7 +83,7 @@ def test_greedy_and_beam_search_write_the_same_or_better(folder, beams):
     """Theirs ends when enough hypotheses have ended, ours when none can be better."""
     ours, (model, cut) = Translator.open(folder), theirs(folder)
     search = Search(beam=beams, length_penalty=0, min_length=2, max_length=38, length_ratio=38)
-    found = ours.translate(SENTENCES, search=search)
+    translations = ours.translate(SENTENCES, search=search)
     generated = model.generate(
         **given(cut, SENTENCES),
         num_beams=beams,
@@ -91,15 +93,15 @@ def test_greedy_and_beam_search_write_the_same_or_better(folder, beams):
         return_dict_in_generate=True,
         output_scores=True,
     )
-    scores = generated.sequences_scores.tolist() if beams > 1 else [None] * len(found)
-    for one, row, score in zip(found, generated.sequences.tolist(), scores, strict=True):
+    scores = generated.sequences_scores.tolist() if beams > 1 else [None] * len(translations)
+    for one, row, score in zip(translations, generated.sequences.tolist(), scores, strict=True):
         assert one.text
         if score is not None and one.log_probability > score + 1e-4:
             continue
         assert score is None or one.log_probability == pytest.approx(score, abs=1e-4)
-        written = row[1 : row.index(cut.eos_id())]
-        assert one.target_pieces[:-1] == cut.id_to_piece(written)
-        assert one.text == normalise(cut.decode(written))
+        written_row = row[1 : row.index(cut.eos_id())]
+        assert one.target_pieces[:-1] == cut.id_to_piece(written_row)
+        assert one.text == normalise(cut.decode(written_row))
 
 
 @torch.no_grad()
@@ -152,9 +154,9 @@ def test_ctranslate2_serves_it(folder, tmp_path):
     ours = Translator.open(folder)
     exporter.export(ours, tmp_path / "exported")
     served = Engine(tmp_path / "exported", ours.tokenizers, workers=1, compute_type="float32")
-    found = served.translate(SENTENCES, beam=1)
+    translations = served.translate(SENTENCES, beam=1)
     expected = ours.translate(SENTENCES, search=Search(beam=1))
-    assert [one.text for one in found] == [one.text for one in expected]
+    assert [one.text for one in translations] == [one.text for one in expected]
 
 
 def test_it_searches_as_the_folder_says(first):

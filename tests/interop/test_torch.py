@@ -96,15 +96,15 @@ def test_no_mask_is_none():
 @pytest.mark.parametrize("activation", ["relu", "gelu", nn.SiLU()], ids=str)
 @pytest.mark.parametrize("bias", [True, False])
 def test_layers_there_and_back(norm_first, activation, bias):
-    how = {
+    options = {
         "activation": activation,
         "norm_first": norm_first,
         "bias": bias,
         "batch_first": True,
         "layer_norm_eps": 1e-3,
     }
-    encoder = shaken(nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, **how))
-    decoder = shaken(nn.TransformerDecoderLayer(WIDTH, HEADS, INNER, **how))
+    encoder = shaken(nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, **options))
+    decoder = shaken(nn.TransformerDecoderLayer(WIDTH, HEADS, INNER, **options))
     x, states = seeded(3, 4, WIDTH), seeded(3, 5, WIDTH, seed=1)
     ours = from_torch(encoder)
     expected = encoder(states, src_key_padding_mask=HIDDEN)
@@ -134,9 +134,9 @@ def test_a_whole_transformer_there_and_back_with_looks(norm_first):
     back = to_torch(ours)
     same(back(source, target, tgt_mask=later, **masks), expected)
     for part in ("encoder", "decoder"):
-        found = getattr(back, part).state_dict()
+        tensors = getattr(back, part).state_dict()
         for name, tensor in getattr(theirs, part).state_dict().items():
-            assert torch.equal(found[name], tensor), name
+            assert torch.equal(tensors[name], tensor), name
     looks = ours.looks(source, target, readable)
     assert len(looks) == 2 + 2 * 3
     assert looks.keys() >= {"encoder.1.self", "decoder.2.cross"}
@@ -181,11 +181,11 @@ def test_weights_are_copies_and_keep_type_and_mode():
     ours = from_torch(theirs)
     assert ours.training
     assert {p.dtype for p in ours.parameters()} == {torch.bfloat16}
-    before = theirs.self_attn.in_proj_weight.clone()
+    copy_before = theirs.self_attn.in_proj_weight.clone()
     with torch.no_grad():
         for parameter in ours.parameters():
             parameter.zero_()
-    assert torch.equal(theirs.self_attn.in_proj_weight, before)
+    assert torch.equal(theirs.self_attn.in_proj_weight, copy_before)
     assert to_torch(ours).dropout1.p == 0.25
 
 

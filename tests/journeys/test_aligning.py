@@ -18,9 +18,9 @@ PAIR = ["--text", "El gato ve niño hoy.", "The cat sees child today."]
 def gold(tmp_path):
     """Six sentences; the first words of both sides belong together."""
     path = tmp_path / "gold.jsonl"
-    one = {"src": "El gato come .".split(), "tgt": "The cat eats .".split()}
+    options = {"src": "El gato come .".split(), "tgt": "The cat eats .".split()}
     links = {"sure": [[0, 0], [1, 1], [2, 2], [3, 3]], "possible": [[1, 0]]}
-    path.write_text(f"{json.dumps({**one, **links})}\n" * 6, encoding="utf-8")
+    path.write_text(f"{json.dumps({**options, **links})}\n" * 6, encoding="utf-8")
     return path
 
 
@@ -48,11 +48,11 @@ def test_each_line_has_its_links_and_what_is_used_is_said(trained, tmp_path):
 def test_json_holds_words_links_and_weights(trained):
     plain = run("align", *PAIR, "--model", trained)
     result = run("align", *PAIR, "--model", trained, "--format", "json")
-    found = json.loads(result.out)
-    assert found["source"] == "El gato ve niño hoy.".split()
-    assert found["target"] == "The cat sees child today.".split()
-    assert " ".join(f"{s}-{t}" for s, t in found["links"]) == plain.lines[0]
-    assert all(0 < weight <= 1 for weight in found["weights"])
+    document = json.loads(result.out)
+    assert document["source"] == "El gato ve niño hoy.".split()
+    assert document["target"] == "The cat sees child today.".split()
+    assert " ".join(f"{s}-{t}" for s, t in document["links"]) == plain.lines[0]
+    assert all(0 < weight <= 1 for weight in document["weights"])
 
 
 def test_every_option_changes_what_is_read(trained):
@@ -109,11 +109,11 @@ def test_the_choice_is_reported_kept_and_used(model, gold):
     assert (model / "alignment.toml").is_file()
     later = run("align", *PAIR, "--model", model)
     assert f"{best.partition('): ')[2]}; chosen by gold.jsonl, AER" in later.err
-    listed = run("evaluate", "--alignments", gold, "--model", model)
-    assert listed.lines[1].startswith(f"AER {best.split()[1]}")
+    listed_result = run("evaluate", "--alignments", gold, "--model", model)
+    assert listed_result.lines[1].startswith(f"AER {best.split()[1]}")
     # One layer asked for, nothing else: the head of another choice is not carried over.
-    asked = run("align", *PAIR, "--model", model, "--layer", "0")
-    assert "layer 0, mean of its heads" in asked.err
+    asked_result = run("align", *PAIR, "--model", model, "--layer", "0")
+    assert "layer 0, mean of its heads" in asked_result.err
 
 
 def test_a_choice_for_other_weights_says_so(model, gold):
@@ -142,9 +142,9 @@ def test_weights_that_overflow_are_told_and_not_read_as_no_links(model, tmp_path
 
 def test_nothing_is_kept_unless_wanted_or_where_nothing_can_be(model, gold):
     result = run("align", "--choose", gold, "--model", model, "--no-store", "--format", "json")
-    found = json.loads(result.out)
-    assert found["sentences"] == 6
-    assert min(one["aer"] for one in found["tried"]) == found["best"]["aer"]
+    document = json.loads(result.out)
+    assert document["sentences"] == 6
+    assert min(one["aer"] for one in document["tried"]) == document["best"]["aer"]
     assert not (model / "alignment.toml").exists()
     (model / "alignment.toml").mkdir()
     check_refused(run("align", "--choose", gold, "--model", model), "alignment.toml")

@@ -48,8 +48,8 @@ def back(trained, text, tmp_path, monkeypatch):
     translator = Translator.open(trained)
 
     def make(name: str = "out.tsv", **settings) -> BackTranslation:
-        given = {"search": Search(sampling=True), "ratio": 1000.0, "longest": 500} | settings
-        return BackTranslation(text, tmp_path / name, translator, **given)
+        options = {"search": Search(sampling=True), "ratio": 1000.0, "longest": 500} | settings
+        return BackTranslation(text, tmp_path / name, translator, **options)
 
     return make
 
@@ -67,17 +67,17 @@ def test_a_table_of_synthetic_sources_and_real_targets_is_learnt_from(
     trained, corpus, text, tmp_path
 ):
     command = ("data", "back-translate", text, "--model", trained, "--out", "new.tsv")
-    made = run(*command, "--sample", "--ratio", "1000", "--seed", "5")
-    assert made.code == 0, made
-    found = rows(tmp_path / "new.tsv")
-    assert made.lines[0] == f"new.tsv: {len(found)} sentence pairs of 30 lines"
-    assert "left out: 2 empty, 2 repeated" in made.out
-    assert {target for _, target in found} <= set(sentences(26))
-    assert len(found) > 20
-    assert all(len(row) == 2 and row[0] for row in found)
+    result = run(*command, "--sample", "--ratio", "1000", "--seed", "5")
+    assert result.code == 0, result
+    actual_rows = rows(tmp_path / "new.tsv")
+    assert result.lines[0] == f"new.tsv: {len(actual_rows)} sentence pairs of 30 lines"
+    assert "left out: 2 empty, 2 repeated" in result.out
+    assert {target for _, target in actual_rows} <= set(sentences(26))
+    assert len(actual_rows) > 20
+    assert all(len(row) == 2 and row[0] for row in actual_rows)
     assert not list(tmp_path.glob("*.part*"))
     # What it printed is what a configuration takes: from en to es, learnt from both.
-    snippet = made.out.rpartition("[[data.train]]")[2]
+    snippet = result.out.rpartition("[[data.train]]")[2]
     real = "[[data.train]]\nsource = 'train.en'\ntarget = 'train.es'\nweight = 2\n[[data.train]]"
     config = TINY.replace("[tokenizer]", f"{real}{snippet}[tokenizer]")
     config = config.replace('train.source = "train.es"\ntrain.target = "train.en"\n', "")
@@ -85,9 +85,9 @@ def test_a_table_of_synthetic_sources_and_real_targets_is_learnt_from(
     config = config.replace("valid.en", "valid.es").replace('"x"', '"valid.en"')
     (tmp_path / "both.toml").write_text(config, encoding="utf-8")
     larger = ("--set", "tokenizer.vocabulary_size=600")  # what is drawn has odd characters
-    learnt = run("train", "both.toml", "--data", corpus, "--run", "both", *larger)
-    assert learnt.code == 0, learnt
-    assert learnt.out.startswith(f"{200 + len(found)} training pairs")
+    learnt_result = run("train", "both.toml", "--data", corpus, "--run", "both", *larger)
+    assert learnt_result.code == 0, learnt_result
+    assert learnt_result.out.startswith(f"{200 + len(actual_rows)} training pairs")
     assert run("translate", "The cat.", "--model", "both").code == 0
     check_refused(run(*command), "new.tsv: is there already")
 
@@ -134,8 +134,8 @@ def test_a_kill_before_the_record_loses_one_chunk_and_no_line(back, monkeypatch)
 def test_a_finished_table_serves_a_training_on_another_device(back):
     _, made = back().run(reuse=True)
     record = back().out.with_name("out.tsv.json")
-    told = record.read_text(encoding="utf-8")
-    record.write_text(told.replace('"device": "cpu"', '"device": "cuda"'), encoding="utf-8")
+    message = record.read_text(encoding="utf-8")
+    record.write_text(message.replace('"device": "cpu"', '"device": "cuda"'), encoding="utf-8")
     assert '"device": "cuda"' in record.read_text(encoding="utf-8")
     assert back().run(reuse=True) == ("finished", made)
     with pytest.raises(ConfigurationError, match="other settings: seed: 1 before, 2 asked for"):
@@ -150,14 +150,14 @@ def test_other_settings_or_another_text_do_not_go_on(back, text):
         back(batch_tokens=100).run(resume=True)
     with pytest.raises(ConfigurationError, match=r"search\.beam: 5 before, 1 asked for"):
         back(search=Search(beam=1)).run(resume=True)
-    whole = text.read_bytes()
-    text.write_bytes(whole.replace(b"El", b"La", 1))
+    whole_content = text.read_bytes()
+    text.write_bytes(whole_content.replace(b"El", b"La", 1))
     with pytest.raises(ConfigurationError, match=r"its first .* lines are not those"):
         back().run(resume=True)
-    text.write_bytes(whole[:40])
+    text.write_bytes(whole_content[:40])
     with pytest.raises(ConfigurationError, match=r"its first .* lines are not those"):
         back().run(resume=True)
-    text.write_bytes(whole)
+    text.write_bytes(whole_content)
     journal = back().out.with_name("out.tsv.part.json")
     good = journal.read_bytes()
     for spoilt, told in (
@@ -218,13 +218,13 @@ def test_two_at_once_are_told_apart(back):
 
 
 def test_a_line_that_cannot_be_read_is_named_and_once_mended_the_work_goes_on(back, text):
-    whole = text.read_bytes()
-    spoilt = whole.split(b"\n")
+    whole_content = text.read_bytes()
+    spoilt = whole_content.split(b"\n")
     spoilt[20] = b"\xff"
     text.write_bytes(b"\n".join(spoilt))
     with pytest.raises(DataError, match=r"mono\.es:21: byte 1"):
         back().run()
-    text.write_bytes(whole)
+    text.write_bytes(whole_content)
     assert back().run(resume=True)[0] == "finished"
     back("straight.tsv").run()
     assert back().out.read_bytes() == back("straight.tsv").out.read_bytes()
@@ -287,9 +287,9 @@ def test_a_pipe_is_read_whole(trained, text):
     os.mkfifo("pipe")
     command = ("data", "back-translate", "pipe", "--model", trained, "--out", "new.tsv")
     with subprocess.Popen(["sh", "-c", "cat mono.es > pipe"]):
-        made = run(*command, "--sample", "--ratio", "1000")
-    assert made.code == 0, made
-    assert " of 30 lines" in made.lines[0]
+        result = run(*command, "--sample", "--ratio", "1000")
+    assert result.code == 0, result
+    assert " of 30 lines" in result.lines[0]
 
 
 def test_what_is_no_pair_is_counted():
@@ -340,8 +340,8 @@ def reverse(trained, corpus, tmp_path_factory) -> Path:
         turned = turned.replace(f'target = "{split}.en"', f'target = "{split}.es"')
     config = folder.with_name("turned.toml")
     config.write_text(turned, encoding="utf-8")
-    made = run("train", config, "--data", corpus, "--run", folder)
-    assert made.code == 0, made
+    result = run("train", config, "--data", corpus, "--run", folder)
+    assert result.code == 0, result
     return folder
 
 
@@ -361,13 +361,13 @@ def test_a_training_translates_a_corpus_back_first(table, reverse, corpus, tmp_p
     config = TINY.replace('train.source = "train.es"\ntrain.target = "train.en"\n', "")
     (tmp_path / "both.toml").write_text(config.replace("[tokenizer]", both), encoding="utf-8")
     command = ("train", "both.toml", "--data", corpus, "--run", "both")
-    made = run(*command)
-    assert made.code == 0, made
-    assert f"back by {reverse}\n" in made.out
+    result = run(*command)
+    assert result.code == 0, result
+    assert f"back by {reverse}\n" in result.out
     pairs = rows(tmp_path / "both" / "back-translated-1.tsv")
     assert 0 < len(pairs) <= 25
     assert {target for _, target in pairs} <= set(lines)
-    assert f"{200 + len(pairs)} training pairs with those that models made" in made.out
+    assert f"{200 + len(pairs)} training pairs with those that models made" in result.out
     card = (tmp_path / "both" / "card.md").read_text(encoding="utf-8")
     assert f"(translated back by {reverse})" in card
     # A new start takes the finished table; a table of another text is refused.
@@ -406,8 +406,8 @@ def test_a_model_of_the_wrong_direction_translates_nothing_back(trained, corpus,
     config = TINY.replace('train.source = "train.es"\ntrain.target = "train.en"\n', "")
     (tmp_path / "both.toml").write_text(config.replace("[tokenizer]", both), encoding="utf-8")
     result = run("train", "both.toml", "--data", corpus, "--run", "both")
-    told = f"train.en: back_translator: {trained} translates es to en, and en to es is needed"
-    check_refused(result, told, code=2)
+    message = f"train.en: back_translator: {trained} translates es to en, and en to es is needed"
+    check_refused(result, message, code=2)
     assert not (tmp_path / "both").exists()
 
 

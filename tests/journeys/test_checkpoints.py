@@ -33,20 +33,20 @@ def unsigned(model: Path) -> Path:
 
 def test_a_file_that_was_cut_anywhere_is_refused(model):
     path = model / "model.safetensors"
-    whole = path.read_bytes()
+    whole_content = path.read_bytes()
     for part in range(21):
-        cut = whole[: len(whole) * part // 21]
+        cut = whole_content[: len(whole_content) * part // 21]
         path.write_bytes(cut)
         check_refused(translate(model), path, "corrupted or truncated", seconds=5)
-    path.write_bytes(whole)
+    path.write_bytes(whole_content)
     assert translate(model).code == 0
 
 
 def test_a_file_that_was_cut_is_refused_without_checksums_too(model):
     path = unsigned(model) / "model.safetensors"
-    whole = path.read_bytes()
+    whole_content = path.read_bytes()
     for part in range(21):
-        path.write_bytes(whole[: len(whole) * part // 21])
+        path.write_bytes(whole_content[: len(whole_content) * part // 21])
         check_refused(translate(model), path, "corrupted or truncated", seconds=5)
 
 
@@ -56,9 +56,9 @@ FILES = ["model.safetensors", "optimiser.safetensors", "progress.json", "configu
 @pytest.mark.parametrize("name", FILES)
 def test_a_checkpoint_that_was_cut_is_not_resumed_from(name, model, corpus):
     path = model / "checkpoints" / "step-12" / name
-    whole = path.read_bytes()
+    whole_content = path.read_bytes()
     for part in range(0, 21, 4):
-        path.write_bytes(whole[: len(whole) * part // 21])
+        path.write_bytes(whole_content[: len(whole_content) * part // 21])
         result = run("train", model, "--resume", "--data", corpus)
         check_refused(
             result, path, "corrupted or truncated", f"remove {path.parent} to go on from step 6"
@@ -208,7 +208,7 @@ def test_a_forged_tokenizer_is_refused(content, model):
 def other_tokenizer(size: int, **more: object) -> bytes:
     import sentencepiece
 
-    written = io.BytesIO()
+    stream = io.BytesIO()
     lines = ["the quick brown fox jumps over the lazy dog", "pack my box with five jugs"] * 20
     settings = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3, **more}
     ours = {
@@ -218,13 +218,13 @@ def other_tokenizer(size: int, **more: object) -> bytes:
     }
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines),
-        model_writer=written,
+        model_writer=stream,
         vocab_size=size,
         minloglevel=2,
         **ours,
         **settings,
     )
-    return written.getvalue()
+    return stream.getvalue()
 
 
 def test_a_tokenizer_of_another_vocabulary_is_refused(model):
@@ -281,12 +281,12 @@ def test_a_full_disk_keeps_the_checkpoint_there_is(corpus, tmp_path):
     folder = tmp_path / "run"
     steps = ["--set", "training.max_steps=3"]
     assert run("train", corpus / "tiny.toml", "--run", folder, *steps).code == 0
-    before = {path: path.read_bytes() for path in folder.rglob("*.safetensors")}
+    contents_before = {path: path.read_bytes() for path in folder.rglob("*.safetensors")}
     more = ["--resume", "--data", corpus, "--set", "training.max_steps=6"]
     # Files may grow no further than this.
     result = run("train", folder, *more, limits={resource.RLIMIT_FSIZE: 20_000})
     check_refused(result, folder / "checkpoints" / "step-6", "File too large")
-    assert {path: path.read_bytes() for path in folder.rglob("*.safetensors")} == before
+    assert {path: path.read_bytes() for path in folder.rglob("*.safetensors")} == contents_before
     assert leftovers(folder) == []
 
 
@@ -299,12 +299,16 @@ def test_a_link_in_a_run_folder_leads_no_write_out_of_it(name, model, corpus, tm
     elsewhere.parent.mkdir()
     (model / name).rename(elsewhere)
     (model / name).symlink_to(elsewhere)
-    before = {path: path.read_bytes() for path in elsewhere.parent.rglob("*") if path.is_file()}
+    contents_before = {
+        path: path.read_bytes() for path in elsewhere.parent.rglob("*") if path.is_file()
+    }
     more = ["--set", "training.max_steps=13", "--set", "training.keep_best=1"]
     result = run("train", model, "--resume", "--data", corpus, *more)
     check_refused(result, model / name, "is a link")
-    after = {path: path.read_bytes() for path in elsewhere.parent.rglob("*") if path.is_file()}
-    assert after == before
+    contents_after = {
+        path: path.read_bytes() for path in elsewhere.parent.rglob("*") if path.is_file()
+    }
+    assert contents_after == contents_before
 
 
 def test_a_file_of_words_that_is_a_link_is_not_written_through(model, corpus, tmp_path):

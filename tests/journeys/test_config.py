@@ -21,16 +21,16 @@ def test_what_is_shown_is_a_configuration_that_is_shown_again(tmp_path):
     assert full == run("config", "show", "dates", "--full").out
     assert "label_smoothing = 0.0" in full
     assert "betas = [0.9, 0.98]" in full
-    changed = run("config", "show", file, "--set", "training.clip=0.5").out
-    assert changed == full.replace("clip = 1.0", "clip = 0.5")
+    changed_output = run("config", "show", file, "--set", "training.clip=0.5").out
+    assert changed_output == full.replace("clip = 1.0", "clip = 0.5")
 
 
 def test_keys_are_explained_by_table():
-    shown = run("config", "keys", "training").out
-    assert shown.startswith("[training]: ")
-    assert "  label_smoothing: number at least 0, below 1 (default 0.1)" in shown
-    assert "[training.guide]" in shown
-    assert "[model]" not in shown
+    output = run("config", "keys", "training").out
+    assert output.startswith("[training]: ")
+    assert "  label_smoothing: number at least 0, below 1 (default 0.1)" in output
+    assert "[training.guide]" in output
+    assert "[model]" not in output
 
 
 @pytest.mark.parametrize(

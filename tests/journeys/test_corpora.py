@@ -36,9 +36,9 @@ def plain(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes
 
 
 def change(path: Path, how) -> None:
-    before = path.read_bytes()
-    path.write_bytes(how(before))
-    assert path.read_bytes() != before
+    content_before = path.read_bytes()
+    path.write_bytes(how(content_before))
+    assert path.read_bytes() != content_before
 
 
 def without_last_newline(text: bytes) -> bytes:

@@ -44,12 +44,16 @@ def test_a_table_keeps_every_digit_in_a_narrow_terminal(monkeypatch):
 
 def test_a_module_of_ones_own_is_counted_as_it_runs(tmp_path):
     result = run_here("cost", "counted_here:example", "--format", "json")
-    found = json.loads(result.out)
-    assert (found["parameters"], found["multiply_adds"], found["uncounted"]) == (16, 24, [])
-    told = run_here("cost", "counted_here:transform")
-    assert told.code == 0
-    assert "all that is counted" in told.out
-    assert "not counted: aten::_fft_r2c, 1 calls" in told.out
+    document = json.loads(result.out)
+    assert (document["parameters"], document["multiply_adds"], document["uncounted"]) == (
+        16,
+        24,
+        [],
+    )
+    printed_result = run_here("cost", "counted_here:transform")
+    assert printed_result.code == 0
+    assert "all that is counted" in printed_result.out
+    assert "not counted: aten::_fft_r2c, 1 calls" in printed_result.out
     broken = run_here("cost", "counted_here:broken")
     assert broken.code == 1
     assert broken.last.startswith("error: counted_here:broken: RuntimeError: mat1 and mat2")

@@ -36,13 +36,13 @@ def test_splits_are_counted_measured_and_compared(corpus, trained, tmp_path):
 
 def test_a_machine_reads_the_same_numbers(corpus):
     result = run("data", "check", *parallel(corpus, "train", "valid"), "--format", "json")
-    found = json.loads(result.out)
-    assert [split["pairs"] for split in found["splits"]] == [200, 20]
+    document = json.loads(result.out)
+    assert [split["pairs"] for split in document["splits"]] == [200, 20]
     train, valid = (pairs(corpus, name) for name in ("train", "valid"))
-    assert found["overlaps"][0]["exact"]["pairs"] == sum(pair in train for pair in valid)
-    assert found["splits"][0]["repeated"]["pairs"] == len(train) - len(set(train))
-    assert found["errors"] == []
-    assert found["vocabulary"] == {}
+    assert document["overlaps"][0]["exact"]["pairs"] == sum(pair in train for pair in valid)
+    assert document["splits"][0]["repeated"]["pairs"] == len(train) - len(set(train))
+    assert document["errors"] == []
+    assert document["vocabulary"] == {}
 
 
 def test_errors_are_listed_and_end_with_code_1(tmp_path):
@@ -104,18 +104,20 @@ def test_what_cannot_be_meant_is_refused(arguments, named):
 def test_the_real_corpora_share_nothing_between_splits(data_folder):
     folder = data_folder / "tatoeba-spa-eng"
     result = run("data", "check", folder / "valid.tsv", folder / "test.tsv", "--format", "json")
-    found = json.loads(result.out)
-    assert [split["pairs"] for split in found["splits"]] == [2000, 2000]
-    (overlap,) = found["overlaps"]
+    document = json.loads(result.out)
+    assert [split["pairs"] for split in document["splits"]] == [2000, 2000]
+    (overlap,) = document["overlaps"]
     assert overlap["folded"] == {"pairs": 0, "sources": 0, "targets": 0}
-    assert found["errors"] == []
+    assert document["errors"] == []
 
 
 def test_a_file_that_is_not_there_has_no_tables_of_zeros(tmp_path):
     missing = run("data", "check", "nosuch.tsv")
     assert (missing.code, missing.out) == (1, "error: nosuch.tsv: no such file\n")
     (tmp_path / "one.tsv").write_text("un gato\ta cat\n", encoding="utf-8")
-    both = run("data", "check", "one.tsv", "nosuch.tsv", "--model", "es-en")
-    assert both.code == 1
-    assert [line for line in both.lines if "nosuch" in line] == ["error: nosuch.tsv: no such file"]
-    assert "one.tsv     1     1" in both.out
+    both_result = run("data", "check", "one.tsv", "nosuch.tsv", "--model", "es-en")
+    assert both_result.code == 1
+    assert [line for line in both_result.lines if "nosuch" in line] == [
+        "error: nosuch.tsv: no such file"
+    ]
+    assert "one.tsv     1     1" in both_result.out

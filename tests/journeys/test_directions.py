@@ -69,9 +69,9 @@ def test_each_command_is_told_where_to(directions, tmp_path):
     assert look.code == 0
     page = Bundle.of_page(tmp_path / "look.html")
     assert "<2en>" in page.header["sequences"][0]["tokens"]
-    made = run("align", sentence, "The cat", "--text", "--model", directions, "--to", "en")
-    assert made.code == 0, made
-    links = [link.split("-") for link in made.out.split()]
+    result = run("align", sentence, "The cat", "--text", "--model", directions, "--to", "en")
+    assert result.code == 0, result
+    links = [link.split("-") for link in result.out.split()]
     assert {target for _, target in links} == {"0", "1"}
     assert all(0 <= int(source) < len(sentence.split()) for source, _ in links)
     for name, text in (("s", sentence), ("t", "THE CAT")):
@@ -95,14 +95,14 @@ def test_where_to_must_be_said_and_be_known(directions, trained):
 def test_a_tag_is_read_and_no_word_is_aligned_with_it(directions):
     texts = ["El gato ve casa hoy.", " ", "<2caps> El sol"]
     into = {to: Translator.open(directions, to=to) for to in ("en", "caps")}
-    found = {to: one.translate(texts, alignments=True) for to, one in into.items()}
-    for to, translations in found.items():
+    actual_translations = {to: one.translate(texts, alignments=True) for to, one in into.items()}
+    for to, translations in actual_translations.items():
         first, empty, literal = translations
         assert first.source_pieces[:2] == [f"<2{to}>", "▁El"]
         assert "<2caps>" not in literal.source_pieces[1:]
         assert not empty.source_pieces
         for text, one in zip(texts, translations, strict=True):
             assert {link[0] for link in one.alignment} <= set(range(len(text.split())))
-    assert found["en"][0].score != found["caps"][0].score
+    assert actual_translations["en"][0].score != actual_translations["caps"][0].score
     with pytest.raises(ConfigurationError, match="say which with --to"):
         Translator.open(directions)

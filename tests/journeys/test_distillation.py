@@ -49,8 +49,10 @@ def test_every_line_is_a_candidate_of_the_teacher(teacher, tmp_path):
     out, told = tmp_path / "distilled.tsv", []
     distil(teacher, PAIRS, out, beam=3, progress=told.append)
     search = teacher.search.as_written().changed(beam=3, nbest=3)
-    made = teacher.translate([pair.source for pair in PAIRS], search=search, whole_lines=True)
-    expected = [closest(one, pair.target) for one, pair in zip(made, PAIRS, strict=True)]
+    translations = teacher.translate(
+        [pair.source for pair in PAIRS], search=search, whole_lines=True
+    )
+    expected = [closest(one, pair.target) for one, pair in zip(translations, PAIRS, strict=True)]
     assert list(Tsv(out).rows()) == list(
         zip([pair.source for pair in PAIRS], expected, strict=True)
     )
@@ -120,10 +122,10 @@ def test_a_model_learns_from_its_teacher_too(trained, corpus, tmp_path):
     taught = TINY.replace("[tokenizer]", f"[data.distillation]\nteacher = '{trained}'\n[tokenizer]")
     (tmp_path / "taught.toml").write_text(taught, encoding="utf-8")
     command = ("train", "taught.toml", "--data", corpus, "--run", "taught")
-    made = run(*command)
-    assert made.code == 0, made
-    assert f"translating the training sources by {trained}\n" in made.out
-    assert "400 training pairs with those that models made" in made.out
+    result = run(*command)
+    assert result.code == 0, result
+    assert f"translating the training sources by {trained}\n" in result.out
+    assert "400 training pairs with those that models made" in result.out
     rows = list(Tsv(tmp_path / "taught" / "distilled.tsv").rows())
     assert len(rows) == 200
     assert len({translation for _, translation in rows}) > 5
@@ -154,10 +156,10 @@ def test_translations_made_before_are_used_again(trained, corpus, tmp_path):
     (tmp_path / "two").mkdir()
     for name in ("distilled.tsv", "distilled.tsv.json"):
         shutil.copy(tmp_path / "one" / name, tmp_path / "two" / name)
-    made = run(*command, "--run", "two")
-    assert made.code == 0, made
-    assert "two/distilled.tsv: made before\n" in made.out
-    assert "translating the training sources" not in made.out
+    result = run(*command, "--run", "two")
+    assert result.code == 0, result
+    assert "two/distilled.tsv: made before\n" in result.out
+    assert "translating the training sources" not in result.out
     one, two = (tmp_path / run / "model.safetensors" for run in ("one", "two"))
     assert two.read_bytes() == one.read_bytes()
 
@@ -168,16 +170,17 @@ def _tokens(folder: Path) -> int:
 
 
 def test_several_teachers_translate_together(trained, corpus, tmp_path):
-    other = shutil.copytree(trained, tmp_path / "other")
+    other_folder = shutil.copytree(trained, tmp_path / "other")
     taught = TINY.replace(
-        "[tokenizer]", f"[data.distillation]\nteacher = ['{trained}', '{other}']\n[tokenizer]"
+        "[tokenizer]",
+        f"[data.distillation]\nteacher = ['{trained}', '{other_folder}']\n[tokenizer]",
     )
     (tmp_path / "taught.toml").write_text(taught, encoding="utf-8")
-    made = run("train", "taught.toml", "--data", corpus, "--run", "taught")
-    assert made.code == 0, made
-    assert f"translating the training sources by {trained} and {other}\n" in made.out
+    result = run("train", "taught.toml", "--data", corpus, "--run", "taught")
+    assert result.code == 0, result
+    assert f"translating the training sources by {trained} and {other_folder}\n" in result.out
     record = json.loads((tmp_path / "taught" / "distilled.tsv.json").read_text(encoding="utf-8"))
-    assert record["settings"]["teacher"] == fingerprint(Translator.open([trained, other]))
+    assert record["settings"]["teacher"] == fingerprint(Translator.open([trained, other_folder]))
     assert record["settings"]["teacher"] != fingerprint(Translator.open(trained))
 
 
@@ -219,8 +222,8 @@ def test_a_teacher_of_other_languages_leaves_no_folder(trained, corpus, tmp_path
     taught = TINY.replace("[tokenizer]", f"[data.distillation]\nteacher = '{trained}'\n[tokenizer]")
     (tmp_path / "taught.toml").write_text(taught, encoding="utf-8")
     command = ("train", "taught.toml", "--data", corpus, "--run", "taught")
-    other = run(*command, "--set", "data.target_language=fr")
-    check_refused(other, "translates es to en, and es to fr is needed", code=2)
+    other_result = run(*command, "--set", "data.target_language=fr")
+    check_refused(other_result, "translates es to en, and es to fr is needed", code=2)
     missing = run(*command, "--set", "data.distillation.teacher=none")
     check_refused(missing, "data.distillation.teacher: none: no such model or run folder")
     assert not (tmp_path / "taught").exists()
@@ -248,8 +251,8 @@ def test_an_interrupted_start_goes_on_with_the_same_command(trained, corpus, tmp
         check_refused(early, "its training has not begun yet: give the command without", code=2)
         patch.setattr(Translator, "translate", real)
         assert (tmp_path / "taught" / "distilled.tsv.part").read_bytes().count(b"\n") == 100
-        made = run(*command)
-    assert made.code == 0, made
+        result = run(*command)
+    assert result.code == 0, result
     assert len(list(read_lines(tmp_path / "taught" / "distilled.tsv"))) == 200
 
 
@@ -258,9 +261,9 @@ def test_what_cannot_be_trained_is_refused_before_a_teacher_works(tmp_path):
         raise AssertionError("a teacher was asked")
 
     for change in ("data.longest=1", "tokenizer.vocabulary_size=20"):
-        wanted = configuration(tmp_path, "data.distillation.teacher=x", change)
+        expected_settings = configuration(tmp_path, "data.distillation.teacher=x", change)
         with pytest.raises((DataError, ConfigurationError)):
-            prepare(wanted, tmp_path / "run", synthesise=never)
+            prepare(expected_settings, tmp_path / "run", synthesise=never)
     assert not (tmp_path / "run").exists()
 
 

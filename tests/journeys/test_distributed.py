@@ -136,8 +136,8 @@ def test_a_device_for_one_is_refused_to_several(corpus, tmp_path, monkeypatch):
 
 
 def test_the_command_that_is_printed_repeats_the_run(trained, tmp_path):
-    said = (trained / "said").read_text(encoding="utf-8")
-    _, _, command = said.partition("To repeat this run:\n  ")
+    text = (trained / "said").read_text(encoding="utf-8")
+    _, _, command = text.partition("To repeat this run:\n  ")
     words = command.split()
     assert words[:3] == ["regard", "train", str(trained / "config.toml")]
     words[words.index("--run") + 1] = str(tmp_path / "again")
@@ -158,8 +158,8 @@ def test_a_run_starts_from_another_or_goes_on_but_not_both(trained, corpus, tmp_
         "train", corpus / "tiny.toml", "--from", trained, "--run", tmp_path / "no", *other
     )
     check_refused(refused, "model.width = 32, there 16", trained, code=2)
-    both = run("train", tuned, "--resume", "--from", trained)
-    check_refused(both, "--from starts a new run", code=2)
+    both_result = run("train", tuned, "--resume", "--from", trained)
+    check_refused(both_result, "--from starts a new run", code=2)
     nothing = run("train", corpus / "tiny.toml", "--from", tmp_path / "none")
     check_refused(nothing, tmp_path / "none")
 

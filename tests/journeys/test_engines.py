@@ -28,10 +28,12 @@ def lines(*arguments: str | Path, text: bytes = TEXT) -> list[str]:
 
 def test_it_says_what_our_own_search_says():
     asked = ("--nbest", "2", "--scores", "--beam", "3", "--length-penalty", "0.8")
-    own = lines(*asked)
+    own_lines = lines(*asked)
     theirs = lines(*asked, *ENGINE)
-    assert [line.split("\t")[0::2] for line in theirs] == [line.split("\t")[0::2] for line in own]
-    for one, other in zip(theirs, own, strict=True):
+    assert [line.split("\t")[0::2] for line in theirs] == [
+        line.split("\t")[0::2] for line in own_lines
+    ]
+    for one, other in zip(theirs, own_lines, strict=True):
         if other:
             found, expected = (float(line.split("\t")[1]) for line in (one, other))
             assert found == pytest.approx(expected, abs=2e-3)
@@ -40,16 +42,16 @@ def test_it_says_what_our_own_search_says():
 def test_an_exported_folder_that_was_damaged_is_refused(tmp_path):
     assert run("export", "--to", "ctranslate2", tmp_path / "made").code == 0
     path = tmp_path / "made" / "model.bin"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-9] + bytes([whole[-9] ^ 64]) + whole[-8:])
+    whole_content = path.read_bytes()
+    path.write_bytes(whole_content[:-9] + bytes([whole_content[-9] ^ 64]) + whole_content[-8:])
     result = run("translate", "--model", tmp_path / "made", *ENGINE, stdin=TEXT)
     check_refused(result, path, "corrupted or truncated")
 
 
 def test_an_exported_folder_is_a_model_too(tmp_path):
     assert run("export", "--to", "ctranslate2", tmp_path / "made").code == 0
-    own = lines()
-    assert lines("--model", tmp_path / "made", *ENGINE) == own
+    own_lines = lines()
+    assert lines("--model", tmp_path / "made", *ENGINE) == own_lines
     text = "El Sr. García duerme.  Hola."
     (line,) = lines("--model", tmp_path / "made", *ENGINE, text)
     assert lines("--model", tmp_path / "made", *ENGINE, "--paragraphs", text) == [line]

@@ -36,9 +36,9 @@ def test_a_table_of_columns_is_read_as_in_the_training_or_as_told(trained, corpu
     rows = [f"{target}\tx\t{source}\n" for source, target in zip(*pairs, strict=True)]
     table.write_text("".join(rows), encoding="utf-8", newline="\n")
     columns = ["--source-column", "2", "--target-column", "0"]
-    told = run("evaluate", "--model", trained, "--tsv", table, *columns)
+    result = run("evaluate", "--model", trained, "--tsv", table, *columns)
     files = ["--source", corpus / "valid.es", "--target", corpus / "valid.en"]
-    assert told.out == run("evaluate", "--model", trained, *files).out
+    assert result.out == run("evaluate", "--model", trained, *files).out
     wrong = run("evaluate", "--model", trained, "--tsv", table, "--source-column", "9")
     check_refused(wrong, f"{table}:1", "10 tab-separated columns")
 
@@ -46,8 +46,8 @@ def test_a_table_of_columns_is_read_as_in_the_training_or_as_told(trained, corpu
 def test_a_test_set_is_translated_as_it_would_be_without_references(trained, corpus, tmp_path):
     pair = "--source", corpus / "valid.es", "--target", corpus / "valid.en"
     asked = ["--beam", "2", "--length-penalty", "2.5", "--coverage-penalty", "0.5"]
-    found = run("evaluate", "--model", trained, *pair, *asked, "--out", "scored")
-    assert "beam 2, length penalty 2.5, coverage penalty 0.5" in found.lines[0], found
+    result = run("evaluate", "--model", trained, *pair, *asked, "--out", "scored")
+    assert "beam 2, length penalty 2.5, coverage penalty 0.5" in result.lines[0], result
     sentences = (corpus / "valid.es").read_bytes()
     alone = run("translate", "--model", trained, *asked, stdin=sentences)
     assert (tmp_path / "scored").read_text(encoding="utf-8") == alone.out
@@ -103,7 +103,7 @@ def test_a_full_disk_keeps_the_translations_there_are(trained, tmp_path):
 
 
 def test_a_file_is_found_in_the_folder_of_corpora(trained, corpus, monkeypatch):
-    here = run(
+    local_result = run(
         "evaluate",
         "--model",
         trained,
@@ -113,24 +113,26 @@ def test_a_file_is_found_in_the_folder_of_corpora(trained, corpus, monkeypatch):
         corpus / "valid.en",
     )
     monkeypatch.setenv("REGARD_DATA", str(corpus))
-    there = run("evaluate", "--model", trained, "--source", "valid.es", "--target", "valid.en")
-    assert (there.code, there.out) == (0, here.out)
+    present_result = run(
+        "evaluate", "--model", trained, "--source", "valid.es", "--target", "valid.en"
+    )
+    assert (present_result.code, present_result.out) == (0, local_result.out)
 
 
 def test_translations_are_scored_without_a_model(trained, corpus, tmp_path):
     files = ["--source", corpus / "valid.es", "--target", corpus / "valid.en"]
     scored = run("evaluate", "--model", trained, *files, "--beam", "1", "--out", "out.txt")
-    again = run("evaluate", "--hypotheses", "out.txt", "--target", corpus / "valid.en")
-    assert again.code == 0, again
-    assert again.lines[0] == "20 sentence pairs, 0 with an empty side; out.txt"
-    assert again.lines[1:] == scored.lines[1:]
-    found = json.loads(
+    second_result = run("evaluate", "--hypotheses", "out.txt", "--target", corpus / "valid.en")
+    assert second_result.code == 0, second_result
+    assert second_result.lines[0] == "20 sentence pairs, 0 with an empty side; out.txt"
+    assert second_result.lines[1:] == scored.lines[1:]
+    document = json.loads(
         run(
             "evaluate", "--hypotheses", "out.txt", "--target", corpus / "valid.en",
             "--format", "json",
         ).out
     )  # fmt: skip
-    assert f"BLEU {found['bleu']:.2f}" in again.lines[1]
+    assert f"BLEU {document['bleu']:.2f}" in second_result.lines[1]
     (tmp_path / "short").write_text("one\n", encoding="utf-8")
     short = run("evaluate", "--hypotheses", "short", "--target", corpus / "valid.en")
     check_refused(short, "short has 1 lines, the references 20")
@@ -150,9 +152,11 @@ def test_two_systems_are_compared_by_resampling(trained, corpus, tmp_path):
     assert run(*command, "--baseline", "bad").out == result.out
     same = run(*command, "--baseline", "good")
     assert sum(line.endswith(" +0.00 1.0000") for line in same.lines) == 3, same
-    other = json.loads(run(*command, "--baseline", "bad", "--seed", "7", "--format", "json").out)
-    assert other["baseline"]["seed"] == 7
-    assert other["baseline"]["differences"]["bleu"]["p_value"] == pytest.approx(1 / 101)
+    other_document = json.loads(
+        run(*command, "--baseline", "bad", "--seed", "7", "--format", "json").out
+    )
+    assert other_document["baseline"]["seed"] == 7
+    assert other_document["baseline"]["differences"]["bleu"]["p_value"] == pytest.approx(1 / 101)
     # A model may be the baseline where there are sources.
     check_refused(run(*command, "--baseline", trained), "--source", code=2)
     model = run(*command, "--source", corpus / "valid.es", "--baseline", trained)
@@ -196,8 +200,10 @@ def test_several_references_are_scored_together(tmp_path):
     assert result.lines[0] == "2 sentence pairs, 2 references each, 0 with an empty side; ours"
     assert "nrefs:2|" in result.lines[1]
     assert result.lines[-1] == "exact match 100.00"
-    again = run("evaluate", *both[:-2], "--target", "two", "--target", "one", "--format", "json")
-    assert json.loads(again.out)["exact"] == 100
+    second_result = run(
+        "evaluate", *both[:-2], "--target", "two", "--target", "one", "--format", "json"
+    )
+    assert json.loads(second_result.out)["exact"] == 100
     (tmp_path / "three").write_text("x\n", encoding="utf-8")
     refused = run("evaluate", *both, "--target", "three")
     check_refused(refused, "three has 1 lines, the first --target 2")
@@ -242,6 +248,6 @@ def test_empty_references_beside_others_are_told(tmp_path):
         (tmp_path / name).write_text(text, encoding="utf-8")
     files = ["--hypotheses", "ours", "--target", "one"]
     assert "note" not in run("evaluate", *files).err
-    told = run("evaluate", *files, "--target", "two")
-    assert told.code == 0
-    assert "note: 1 of 2 sentences have an empty reference beside one with text" in told.err
+    result = run("evaluate", *files, "--target", "two")
+    assert result.code == 0
+    assert "note: 1 of 2 sentences have an empty reference beside one with text" in result.err

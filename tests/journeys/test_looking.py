@@ -18,9 +18,9 @@ def test_the_terminal_shows_one_layer(trained):
     result = run("look", TEXT, "--model", trained)
     assert result.code == 0
     assert "mean of 2 heads" in result.out
-    one = run("look", TEXT, "--model", trained, "--layer", "0", "--head", "1")
-    assert "layer 0, head 1" in one.out
-    assert one.out != result.out
+    one_result = run("look", TEXT, "--model", trained, "--layer", "0", "--head", "1")
+    assert "layer 0, head 1" in one_result.out
+    assert one_result.out != result.out
 
 
 def test_a_translation_of_ones_own_is_looked_along(trained):
@@ -139,8 +139,8 @@ def test_a_recurrent_model_shows_what_it_has(corpus, tmp_path):
     steps = ["--set", "training.max_steps=1"]
     for attention, shown in (("bahdanau", True), ("none", False)):
         folder = tmp_path / attention
-        made = recurrent.replace("{", f'{{attention="{attention}",')
-        trained = run("train", corpus / "tiny.toml", "--run", folder, *steps, "--set", made)
+        text = recurrent.replace("{", f'{{attention="{attention}",')
+        trained = run("train", corpus / "tiny.toml", "--run", folder, *steps, "--set", text)
         assert trained.code == 0, trained
         result = run("look", TEXT, "--model", folder)
         assert (result.code == 0) == shown
@@ -149,6 +149,6 @@ def test_a_recurrent_model_shows_what_it_has(corpus, tmp_path):
             check_refused(encoder, "--attention encoder", "it has cross", code=2)
         else:
             check_refused(result, "no attention at all", code=2)
-            drawn = run("translate", TEXT, "--look", "--model", folder)
-            assert drawn.code == 0
-            assert len(drawn.lines) == 1
+            drawn_result = run("translate", TEXT, "--look", "--model", folder)
+            assert drawn_result.code == 0
+            assert len(drawn_result.lines) == 1

@@ -38,8 +38,8 @@ def endless(corpus: Path, folder: Path) -> Fork:
 
 
 def newest(folder: Path) -> int:
-    found = (folder / "checkpoints").glob("step-*")
-    return max((int(path.name.removeprefix("step-")) for path in found), default=0)
+    paths = (folder / "checkpoints").glob("step-*")
+    return max((int(path.name.removeprefix("step-")) for path in paths), default=0)
 
 
 def kill(trainer: Trainer, moment: Callable[[], None]) -> None:
@@ -116,8 +116,8 @@ def shared_memory() -> set[str]:
 
 
 def children(started: Fork) -> list[str]:
-    listed = Path(f"/proc/{started.child.pid}/task/{started.child.pid}/children")
-    return listed.read_text(encoding="ascii").split() if listed.exists() else []
+    path = Path(f"/proc/{started.child.pid}/task/{started.child.pid}/children")
+    return path.read_text(encoding="ascii").split() if path.exists() else []
 
 
 def test_two_signals_end_a_training_at_once(corpus, tmp_path):

@@ -117,8 +117,8 @@ def test_heads_that_a_program_does_not_use_are_not_shown(tmp_path, name):
     assert {each.name: each.shape[0] for each in scene.attentions} == used
     for attention in scene.attentions:
         number = int(attention.name.split(".")[1])
-        whole = compiled.looks(compiled.example)[number].weights()[0]
-        assert torch.equal(attention.look.weights(), whole[: used[attention.name]])
+        whole_weights = compiled.looks(compiled.example)[number].weights()[0]
+        assert torch.equal(attention.look.weights(), whole_weights[: used[attention.name]])
     text = "".join(map(str, compiled.example[:4]))
     run_here("look", "--model", name, text, "--out", "pictures")
     assert {each.stem for each in (tmp_path / "pictures").iterdir()} == set(used)

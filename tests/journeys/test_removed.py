@@ -42,8 +42,10 @@ def test_a_folder_with_a_shortlist_opens_and_is_exported_without(tmp_path):
     shutil.copytree(find("es-en-tiny"), folder)
     (folder / "shortlist.safetensors").write_bytes(b"anything")
     sums = folder / checksums.SUMS
-    listed = json.loads(sums.read_text()) | {"shortlist.safetensors": checksums.sha256(b"anything")}
-    checksums.write(sums, listed)
+    document = json.loads(sums.read_text()) | {
+        "shortlist.safetensors": checksums.sha256(b"anything")
+    }
+    checksums.write(sums, document)
     result = run("translate", "--model", folder, "Hace frío.")
     assert (result.code, result.err) == (0, "")
     assert run("export", "--model", folder, "--to", "regard", tmp_path / "new").code == 0

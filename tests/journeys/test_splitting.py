@@ -24,8 +24,8 @@ def table(corpus, tmp_path) -> Path:
 
 def test_a_table_becomes_three_that_share_nothing(table):
     columns = ("--source-column", "2", "--target-column", "0")
-    made = run("data", "split", table, *columns, "--out", "parts", *HELD)
-    assert made.code == 0, made
+    result = run("data", "split", table, *columns, "--out", "parts", *HELD)
+    assert result.code == 0, result
     assert sorted(path.name for path in Path("parts").iterdir()) == [
         "test.tsv",
         "train.tsv",
@@ -37,14 +37,14 @@ def test_a_table_becomes_three_that_share_nothing(table):
     }
     assert (len(pairs["valid"]), len(pairs["test"])) == (10, 20)
     assert pairs["test"][0].source.startswith("El ")
-    assert "1 with an empty side" in made.out
+    assert "1 with an empty side" in result.out
     checked = run("data", "check", *(f"parts/{name}.tsv" for name in pairs))
     assert "too: " not in checked.out
     assert "too (" not in checked.out
-    again = run("data", "split", table, *columns, "--out", "again", *HELD)
-    assert again.code == 0
-    other = run("data", "split", table, *columns, "--out", "other", *HELD, "--seed", "2")
-    assert other.code == 0
+    second_result = run("data", "split", table, *columns, "--out", "again", *HELD)
+    assert second_result.code == 0
+    other_result = run("data", "split", table, *columns, "--out", "other", *HELD, "--seed", "2")
+    assert other_result.code == 0
     for name in pairs:
         ours = Path("parts", f"{name}.tsv").read_bytes()
         assert ours == Path("again", f"{name}.tsv").read_bytes()
@@ -54,22 +54,22 @@ def test_a_table_becomes_three_that_share_nothing(table):
 def test_sizes_of_a_small_corpus_are_in_proportion_and_a_note_says_so(tmp_path):
     corpus = tmp_path / "small.tsv"
     corpus.write_text("".join(f"uno {i}\tone {i}\n" for i in range(2_100)), encoding="utf-8")
-    made = run("data", "split", corpus, "--out", "parts", "--test", "100")
-    assert made.code == 0, made
+    result = run("data", "split", corpus, "--out", "parts", "--test", "100")
+    assert result.code == 0, result
     made_sizes = [
         len(list(read_lines(Path("parts", f"{name}.tsv")))) for name in ("train", "valid")
     ]
     assert made_sizes == [1_790, 210]
-    assert "note: valid has 210 pairs, a tenth of 2,100" in made.err
-    assert "note: test" not in made.err
+    assert "note: valid has 210 pairs, a tenth of 2,100" in result.err
+    assert "note: test" not in result.err
     sizes = ("--valid", "5", "--test", "5")
     assert "note" not in run("data", "split", corpus, "--out", "others", *sizes).err
 
 
 def test_two_files_and_no_test_set(corpus):
     files = ("--source", corpus / "train.es", "--target", corpus / "train.en")
-    made = run("data", "split", *files, "--out", "parts", "--valid", "5", "--test", "0")
-    assert made.code == 0, made
+    result = run("data", "split", *files, "--out", "parts", "--valid", "5", "--test", "0")
+    assert result.code == 0, result
     assert sorted(path.name for path in Path("parts").iterdir()) == ["train.tsv", "valid.tsv"]
 
 
@@ -94,7 +94,7 @@ def test_what_cannot_be_done_leaves_nothing(table, tmp_path, options, told, code
 
 def test_columns_of_two_files_are_refused(corpus, tmp_path):
     files = ("--source", corpus / "train.es", "--target", corpus / "train.en")
-    made = run("data", "split", *files, "--out", "parts", "--target-column", "0")
-    check_refused(made, "--target-column 0: is for FILES: two files have no columns", code=2)
+    result = run("data", "split", *files, "--out", "parts", "--target-column", "0")
+    check_refused(result, "--target-column 0: is for FILES: two files have no columns", code=2)
     checked = run("data", "check", *files, "--source-column", "1")
     check_refused(checked, "--source-column 1: is for FILES", code=2)

@@ -65,12 +65,12 @@ def test_the_card_says_from_what_and_how(trained, corpus):
 
 
 def test_a_training_says_where_it_is_and_what_comes_next(trained):
-    said = (trained / "said").read_text(encoding="utf-8")
-    assert "200 training pairs, 20 for validation, skipped 0" in said
-    assert "step 4/12" in said
-    assert "tokens/s  left 0:0" in said
-    assert said.count("validation: loss") == 2
-    assert f"regard translate --model {trained}" in said
+    text = (trained / "said").read_text(encoding="utf-8")
+    assert "200 training pairs, 20 for validation, skipped 0" in text
+    assert "step 4/12" in text
+    assert "tokens/s  left 0:0" in text
+    assert text.count("validation: loss") == 2
+    assert f"regard translate --model {trained}" in text
 
 
 def test_every_line_of_metrics_is_json(trained):
@@ -190,23 +190,25 @@ def test_a_finished_run_says_so_and_nothing_in_it_changes(curves, model, corpus,
     monkeypatch.setattr(reporting, "check_tensorboard", lambda: None)
     monkeypatch.setattr(reporting, "scalar_writer", writer)
     (model / "curves.png").write_bytes(b"drawn by another matplotlib")
-    before = contents(model)
-    assert {"commands.txt", "repeat.txt", "metrics.jsonl"} <= {path.name for path in before}
+    contents_before = contents(model)
+    assert {"commands.txt", "repeat.txt", "metrics.jsonl"} <= {
+        path.name for path in contents_before
+    }
     result = run("train", model, "--resume", "--data", corpus, "--tensorboard")
     assert result.code == 0, result
     assert "already finished at step 12" in result.out
     assert f"To repeat this run:\n  {(model / 'repeat.txt').read_text('utf-8')}" in result.out
-    assert contents(model) == before
+    assert contents(model) == contents_before
 
 
 def test_a_run_that_patience_ended_is_finished_too(model, corpus):
     longer = ("--resume", "--data", corpus, "--set", "training.max_steps=500")
     patient = ("--set", "training.patience=1", "--set", "training.validate_every=1")
     assert run("train", model, *longer, *patient).code == 0
-    before = contents(model)
+    contents_before = contents(model)
     result = run("train", model, *longer, *patient)
     assert "already finished" in result.out
-    assert contents(model) == before
+    assert contents(model) == contents_before
 
 
 @pytest.mark.parametrize("gone", ["model.safetensors", "card.md"])
@@ -225,8 +227,8 @@ def test_a_budget_may_grow_when_resuming(model, corpus):
     card = (model / "card.md").read_text(encoding="utf-8")
     assert card.count("regard train ") == 2  # the first command, and this one
     assert "changed: training.max_steps: 12 before, 14 now" in result.out
-    kept = run("train", model, "--resume", "--data", corpus)
-    assert "already finished at step 14" in kept.out, kept
+    kept_result = run("train", model, "--resume", "--data", corpus)
+    assert "already finished at step 14" in kept_result.out, kept_result
     assert "max_steps = 14" in (model / "config.toml").read_text(encoding="utf-8")
 
 
@@ -255,11 +257,14 @@ def test_a_budget_that_grew_lasts_over_an_interruption(by_file, model, corpus, m
 
 def test_what_was_published_before_the_budget_grew_is_published_anew(model, corpus):
     names = ("config.toml", "model.safetensors", "card.md", "checksums.json")
-    before = {name: (model / name).read_bytes() for name in names}
+    contents_before = {name: (model / name).read_bytes() for name in names}
     more = ["--resume", "--data", corpus, "--set", "training.max_steps=14"]
     assert run("train", model, *more).code == 0
     grown = (model / "model.safetensors").read_bytes()
-    for name, content in before.items():  # as a kill before the second time would have left it
+    for (
+        name,
+        content,
+    ) in contents_before.items():  # as a kill before the second time would have left it
         (model / name).write_bytes(content)
     result = run("train", model, *more)
     assert result.code == 0, result
@@ -270,7 +275,7 @@ def test_what_was_published_before_the_budget_grew_is_published_anew(model, corp
 
 
 def test_a_configuration_that_changed_is_not_resumed(model, own):
-    before = weights(model, 12)
+    weights_before = weights(model, 12)
     text = (own / "tiny.toml").read_text(encoding="utf-8").replace("width = 16", "width = 32")
     (own / "tiny.toml").write_text(text.replace("size = 320", "size = 330"), encoding="utf-8")
     result = run("train", own / "tiny.toml", "--run", model, "--resume")
@@ -280,17 +285,17 @@ def test_a_configuration_that_changed_is_not_resumed(model, own):
         "tokenizer.vocabulary_size: 320 in the run folder, 330 asked for",
         code=2,
     )
-    assert weights(model, 12) == before
+    assert weights(model, 12) == weights_before
 
 
 def test_the_precision_of_a_training_may_change_and_it_is_said(model, corpus):
     more = ["--resume", "--data", corpus, "--set", "training.max_steps=14"]
-    other = run("train", model, *more, "--set", "training.precision=bfloat16")
-    assert other.code == 0, other
+    other_result = run("train", model, *more, "--set", "training.precision=bfloat16")
+    assert other_result.code == 0, other_result
     assert (
         "from step 13 on bfloat16 with 1 thread, before float32 with 1 thread: "
         "the weights will have other bits than without this change"
-    ) in other.lines
+    ) in other_result.lines
     assert "bfloat16 arithmetic" in (model / "card.md").read_text(encoding="utf-8")
 
 
@@ -300,11 +305,11 @@ def test_a_corpus_that_changed_is_not_resumed_from(name, own, tmp_path):
     train(own / "tiny.toml", folder)
     text = (own / name).read_text(encoding="utf-8")
     (own / name).write_text(text.replace("El", "Un", 1).replace("The", "A", 1), encoding="utf-8")
-    before = contents(folder)
+    contents_before = contents(folder)
     more = ("--resume", "--set", "training.max_steps=6")
     refused = run("train", own / "tiny.toml", "--run", folder, *more)
     check_refused(refused, own / name, "has changed", folder / "corpora.json")
-    assert contents(folder) == before
+    assert contents(folder) == contents_before
     (own / name).rename(own / "changed")
     (own / name).write_text(text, encoding="utf-8")  # the old one, at another time
     assert run("train", own / "tiny.toml", "--run", folder, *more).code == 0
@@ -328,29 +333,29 @@ def test_a_training_of_passes_ends_with_the_last_of_them(corpus, tmp_path):
     assert result.code == 0, result
     assert "pass 2/2  loss" in result.out
     assert ", 2 passes," in (folder / "card.md").read_text(encoding="utf-8")
-    again = run("train", folder, "--resume", "--data", corpus)
-    assert "already finished" in again.out
+    second_result = run("train", folder, "--resume", "--data", corpus)
+    assert "already finished" in second_result.out
 
 
 def test_each_validation_shows_and_keeps_the_same_sentences(trained, corpus):
-    said = (trained / "said").read_text(encoding="utf-8")
-    kept = (trained / "samples.txt").read_text(encoding="utf-8")
-    blocks = kept.split("step ")[1:]
+    text = (trained / "said").read_text(encoding="utf-8")
+    kept_text = (trained / "samples.txt").read_text(encoding="utf-8")
+    blocks = kept_text.split("step ")[1:]
     assert [block.split("\n")[0] for block in blocks] == ["6", "12"]
     for block in blocks:
-        assert block.partition("\n")[2].strip("\n") in said
-    asked = [
+        assert block.partition("\n")[2].strip("\n") in text
+    lines = [
         [line for line in block.split("\n") if line.startswith(("  source", "  reference"))]
         for block in blocks
     ]
-    assert asked[0] == asked[1]
-    assert len(asked[0]) == 6
+    assert lines[0] == lines[1]
+    assert len(lines[0]) == 6
     pairs = zip(
         (corpus / "valid.es").read_text(encoding="utf-8").splitlines(),
         (corpus / "valid.en").read_text(encoding="utf-8").splitlines(),
         strict=True,
     )
-    assert f"{asked[0][0]}|{asked[0][1]}" in {
+    assert f"{lines[0][0]}|{lines[0][1]}" in {
         f"  source     {source}|  reference  {target}" for source, target in pairs
     }
 
@@ -426,15 +431,15 @@ def test_too_little_memory_names_the_batch_and_what_to_lower(corpus, tmp_path):
     # Each activation is larger than what malloc ever keeps for later, whatever ran before this test.
     wide = ["model.feed_forward=16384", "training.batch_tokens=100000", "training.max_steps=1"]
     sets = [part for each in wide for part in ("--set", each)]
-    whole = run("train", corpus / "tiny.toml", "--run", folder, *sets)
-    assert whole.code == 0, whole
-    assert whole.growth > 150 * 2**20
-    before = {path: path.read_bytes() for path in folder.rglob("*.safetensors")}
+    whole_result = run("train", corpus / "tiny.toml", "--run", folder, *sets)
+    assert whole_result.code == 0, whole_result
+    assert whole_result.growth > 150 * 2**20
+    contents_before = {path: path.read_bytes() for path in folder.rglob("*.safetensors")}
     more = ["--resume", "--data", corpus, "--set", "training.max_steps=3"]
     limits = {resource.RLIMIT_AS: virtual() + 100 * 2**20}
     result = run("train", folder, *more, limits=limits)
     check_refused(result, "out of memory on a batch of 200 sentences", "training.batch_tokens")
-    assert {path: path.read_bytes() for path in folder.rglob("*.safetensors")} == before
+    assert {path: path.read_bytes() for path in folder.rglob("*.safetensors")} == contents_before
     assert run("translate", "--model", folder, "--beam", "1", "El gato").code == 0
     assert leftovers(folder) == []
 
@@ -483,7 +488,7 @@ def test_commands_that_write_into_a_run_folder_are_refused_while_another_does(
 ):
     gold = tmp_path / "gold.jsonl"
     gold.write_text(2 * '{"src": ["El"], "tgt": ["The"], "sure": [[0, 0]]}\n', encoding="utf-8")
-    before = {path: path.read_bytes() for path in model.glob("*") if path.is_file()}
+    contents_before = {path: path.read_bytes() for path in model.glob("*") if path.is_file()}
     with Run.open(model).locked():
         for command in (
             ["doubts", "--model", model, "--data", corpus],
@@ -491,8 +496,8 @@ def test_commands_that_write_into_a_run_folder_are_refused_while_another_does(
         ):
             check_refused(run(*command), model, f"process {os.getpid()} is writing to it")
         assert run("align", "--model", model, "--choose", gold, "--no-store").code == 0
-    after = {path: path.read_bytes() for path in model.glob("*") if path.is_file()}
-    assert after == before
+    contents_after = {path: path.read_bytes() for path in model.glob("*") if path.is_file()}
+    assert contents_after == contents_before
 
 
 def test_two_trainings_that_start_together_never_write_into_each_other(
@@ -509,10 +514,10 @@ def test_two_trainings_that_start_together_never_write_into_each_other(
         return create(*arguments)
 
     monkeypatch.setattr(Run, "create", late)
-    first = run(*command)
+    first_result = run(*command)
     number, *second = json.loads(told.read_text(encoding="utf-8"))
     check_refused(Result(*second), folder, f"process {number} is writing to it")
-    assert first.code == 0, first
+    assert first_result.code == 0, first_result
     assert not (folder / ".lock").exists()
     assert run("translate", "--model", folder, "El gato").code == 0
 

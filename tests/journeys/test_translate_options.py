@@ -83,9 +83,9 @@ def test_every_translation_begins_with_the_prefix(trained):
     bound = translate(trained, "--prefix", "The house")
     assert all(begun.match(line) for line in bound)
     assert bound != free
-    drawn = translate(trained, "--prefix", "The house", "--sample", "--seed", "5")
-    assert all(begun.match(line) for line in drawn)
-    assert drawn != bound
+    translations = translate(trained, "--prefix", "The house", "--sample", "--seed", "5")
+    assert all(begun.match(line) for line in translations)
+    assert translations != bound
 
 
 def test_each_line_may_have_a_prefix_of_its_own(trained):
@@ -122,14 +122,14 @@ def test_batches_of_any_size_say_the_same(trained):
 def test_several_models_are_asked_together(corpus, trained, tmp_path):
     def trained_anew(name: str, *changes: str) -> Path:
         sets = [part for each in changes for part in ("--set", each)]
-        made = run("train", corpus / "tiny.toml", "--run", tmp_path / name, *sets)
-        assert made.code == 0, made
+        result = run("train", corpus / "tiny.toml", "--run", tmp_path / name, *sets)
+        assert result.code == 0, result
         return tmp_path / name
 
     second = trained_anew("second", "training.max_steps=2", "seed=9")
-    both = translate(trained, "--model", str(second), "--scores")
-    assert both != translate(trained, "--scores")
-    assert both != translate(second, "--scores")
+    both_translations = translate(trained, "--model", str(second), "--scores")
+    assert both_translations != translate(trained, "--scores")
+    assert both_translations != translate(second, "--scores")
     assert translate(trained, "--model", str(trained)) == translate(trained)
 
     models = ["--model", trained, "--model", second]

@@ -24,10 +24,10 @@ def translate(model, text: str, *more: str) -> list[str]:
 
 def test_each_argument_is_a_sentence_and_each_line_too(trained):
     sentences = ["El gato ve el mar hoy.", "El niño come aquí."]
-    given = run("translate", "--model", trained, *sentences)
-    assert given.code == 0
-    assert len(given.lines) == 2
-    assert translate(trained, "".join(line + "\n" for line in sentences)) == given.lines
+    result = run("translate", "--model", trained, *sentences)
+    assert result.code == 0
+    assert len(result.lines) == 2
+    assert translate(trained, "".join(line + "\n" for line in sentences)) == result.lines
 
 
 def test_an_empty_line_gives_an_empty_line(trained):
@@ -67,9 +67,9 @@ def test_hard_unicode_stays_one_line_of_utf8(trained):
         "\U0010fffd\U000e0001",
         "<s> </s> <pad> <unk> ▁ @@ <0x41>",
     ]
-    found = translate(trained, "\n".join(lines) + "\n")
-    assert len(found) == len(lines)
-    assert translate(trained, unicodedata.normalize("NFC", lines[0])) == found[:1]
+    translations = translate(trained, "\n".join(lines) + "\n")
+    assert len(translations) == len(lines)
+    assert translate(trained, unicodedata.normalize("NFC", lines[0])) == translations[:1]
 
 
 def test_lone_surrogates_are_no_crash(trained):
@@ -127,9 +127,9 @@ def test_asking_for_more_than_the_beam_widens_it_or_is_refused(trained):
 
 def test_a_seed_repeats_what_chance_drew(trained):
     drawing = ["--sample", "--temperature", "2", "--top-p", "0.95"]
-    one = translate(trained, "El gato\n" * 5, *drawing, "--seed", "7")
-    assert translate(trained, "El gato\n" * 5, *drawing, "--seed", "7") == one
-    assert translate(trained, "El gato\n" * 5, *drawing, "--seed", "8") != one
+    translations = translate(trained, "El gato\n" * 5, *drawing, "--seed", "7")
+    assert translate(trained, "El gato\n" * 5, *drawing, "--seed", "7") == translations
+    assert translate(trained, "El gato\n" * 5, *drawing, "--seed", "8") != translations
 
 
 @pytest.mark.parametrize(
@@ -181,9 +181,9 @@ def test_the_bundled_model_translates_by_default():
 def test_without_a_compiler_the_layers_do_it(trained):
     """NUMBA_DISABLE_JIT, as debuggers set it: slower, and nothing else is different."""
     command = [sys.executable, "-m", "regard", "translate", "--model", str(trained)]
-    given = {"input": b"El gato.\nLa casa.\n", "capture_output": True, "check": False}
-    compiled = subprocess.run(command, **given)
-    uncompiled = subprocess.run(command, **given, env={**os.environ, "NUMBA_DISABLE_JIT": "1"})
+    options = {"input": b"El gato.\nLa casa.\n", "capture_output": True, "check": False}
+    compiled = subprocess.run(command, **options)
+    uncompiled = subprocess.run(command, **options, env={**os.environ, "NUMBA_DISABLE_JIT": "1"})
     assert (uncompiled.returncode, uncompiled.stderr) == (0, compiled.stderr)
     assert uncompiled.stdout == compiled.stdout
     assert uncompiled.stdout.count(b"\n") == 2

@@ -131,11 +131,11 @@ def test_letters_in_one_word_are_doubted_where_each_was_a_word(tmp_path):
     small = ["training.max_steps=2", "data.generated.train=2000", "data.generated.valid=10"]
     trained = run("train", "reverse", "--run", "r", *[p for s in small for p in ("--set", s)])
     assert trained.code == 0, trained
-    told = "4 word pieces in 1 of 1 sentence (-b -c -d -e): they never occurred in the training"
-    assert told in run("translate", "--model", "r", "abcde").err
+    message = "4 word pieces in 1 of 1 sentence (-b -c -d -e): they never occurred in the training"
+    assert message in run("translate", "--model", "r", "abcde").err
     assert "never occurred" not in run("translate", "--model", "r", "a b c d e").err
-    found = run("translate", "--model", "r", "--format", "json", "a b", "ab")
-    assert [json.loads(line)["unseen"] for line in found.lines] == [[], ["b"]]
+    result = run("translate", "--model", "r", "--format", "json", "a b", "ab")
+    assert [json.loads(line)["unseen"] for line in result.lines] == [[], ["b"]]
 
 
 def test_loops_are_stopped_counted_and_can_be_forbidden(tmp_path):
@@ -154,8 +154,8 @@ def test_loops_are_stopped_counted_and_can_be_forbidden(tmp_path):
     without = run("translate", "--beam", "1", "--no-repeat-ngram", "4", stdin=text)
     assert "repetitions" not in without.err
     assert without.lines[0] == result.lines[0]
-    again = run("translate", "--beam", "2", "--no-repeat-ngram", "4", stdin=text)
-    assert again.lines[1] == result.lines[1]
+    second_result = run("translate", "--beam", "2", "--no-repeat-ngram", "4", stdin=text)
+    assert second_result.lines[1] == result.lines[1]
 
 
 def test_an_evaluation_has_the_same_search_and_counts_the_same(tmp_path):
@@ -186,9 +186,9 @@ def test_an_evaluation_has_the_same_search_and_counts_the_same(tmp_path):
         "low confidence": 1,
     }
     assert "1 of 2 translations searched again because of repetitions: line 2" in free.err
-    told = json.loads(bound.out)
-    assert told["doubts"]["repeats"] == 0
-    assert "no repeat ngram 4" in told["translations"]
+    document = json.loads(bound.out)
+    assert document["doubts"]["repeats"] == 0
+    assert "no repeat ngram 4" in document["translations"]
 
 
 def test_a_rule_about_repetition_is_a_whole_number(trained):

@@ -16,10 +16,10 @@ pytestmark = pytest.mark.skipif(
 
 
 def on_windows(*commands: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    given = folder / "commands.json"
-    given.write_text(json.dumps(commands), encoding="utf-8")
+    actual_folder = folder / "commands.json"
+    actual_folder.write_text(json.dumps(commands), encoding="utf-8")
     return subprocess.run(
-        [sys.executable, str(SCRIPT), str(given)],
+        [sys.executable, str(SCRIPT), str(actual_folder)],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -46,12 +46,12 @@ def test_every_module_is_imported_and_a_model_trained_and_used(corpus, tmp_path)
     assert (tmp_path / "run" / "model.safetensors").exists()
     for name in ("look.png", "look.html", "made.tsv", "parts/train.tsv"):
         assert (tmp_path / name).stat().st_size, done.stderr
-    left = [
+    remaining_names = [
         p.name
         for p in tmp_path.rglob("*")
         if ".tmp" in p.name or ".part" in p.name or ".lock" in p.name
     ]
-    assert left == []
+    assert remaining_names == []
 
 
 @pytest.mark.parametrize(

@@ -364,17 +364,17 @@ def test_what_may_not_be_read_spoils_no_gradient_of_a_look(
         given_ = leaves_of(score, query.requires_grad_(), key.requires_grad_())
         if through == "look":
             look = regard.look(query, key, mask=mask, score=score)
-            parts = {}
+            options = {}
         else:
             reading, look = regard.read(query, key, value, mask=mask, score=score)
-            parts = {"reading": reading}
-        parts |= each_row(look)
-        parts = {name: part[:, :2] for name, part in parts.items()}
-        parts["received"] = look.received(rows=range(2))
+            options = {"reading": reading}
+        options |= each_row(look)
+        options = {name: part[:, :2] for name, part in options.items()}
+        options["received"] = look.received(rows=range(2))
         found.append(
             {
                 name: [part, *torch.autograd.grad(part.sin().sum(), given_, retain_graph=True)]
-                for name, part in parts.items()
+                for name, part in options.items()
             }
         )
     for name in found[0]:

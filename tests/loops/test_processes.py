@@ -115,12 +115,12 @@ def test_half_a_file_or_a_changed_one_is_compiled_anew(tmp_path: Path) -> None:
     for ending in ("nbc", "nbi"):
         files.save("single", "code")
         (path,) = tmp_path.glob(f"*.{ending}")
-        whole = path.read_bytes()
-        cut = [whole[: len(whole) * part // 9] for part in range(9)]
-        for content in [*cut, *(_flipped(whole, dice) for _ in range(50))]:
+        whole_content = path.read_bytes()
+        cut = [whole_content[: len(whole_content) * part // 9] for part in range(9)]
+        for content in [*cut, *(_flipped(whole_content, dice) for _ in range(50))]:
             path.write_bytes(content)
-            told = f"^{tmp_path}: {path.name} is corrupted or truncated"
-            with pytest.warns(RuntimeWarning, match=told):
+            message = f"^{tmp_path}: {path.name} is corrupted or truncated"
+            with pytest.warns(RuntimeWarning, match=message):
                 assert files.load("single") is None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

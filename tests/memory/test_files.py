@@ -36,16 +36,16 @@ def full(**options: object) -> Memory:
 def test_what_is_opened_is_what_was_saved(tmp_path, dtype):
     memory = full(normaliser=normalisers.Hard(), score=scores.Cosine(2.0)).to(dtype)
     memory.save(tmp_path / "m.safetensors")
-    opened = Memory.open(tmp_path / "m.safetensors")
-    assert torch.equal(opened.keys, memory.keys)
-    assert torch.equal(opened.values, memory.values)
-    assert opened.keys.dtype == dtype
-    assert opened.payloads == PAYLOADS
-    assert opened.normaliser == normalisers.Hard()
-    assert opened.score == scores.Cosine(2.0)
+    opened_memory = Memory.open(tmp_path / "m.safetensors")
+    assert torch.equal(opened_memory.keys, memory.keys)
+    assert torch.equal(opened_memory.values, memory.values)
+    assert opened_memory.keys.dtype == dtype
+    assert opened_memory.payloads == PAYLOADS
+    assert opened_memory.normaliser == normalisers.Hard()
+    assert opened_memory.score == scores.Cosine(2.0)
     assert os.listdir(tmp_path) == ["m.safetensors"]
-    opened.write(torch.zeros(1, 3, dtype=dtype), torch.zeros(1, 5, dtype=dtype))
-    assert opened.payloads[-1] is None
+    opened_memory.write(torch.zeros(1, 3, dtype=dtype), torch.zeros(1, 5, dtype=dtype))
+    assert opened_memory.payloads[-1] is None
 
 
 def test_strings_are_found_again_in_a_memory_that_was_opened(tmp_path):
@@ -63,8 +63,8 @@ def test_values_that_are_the_keys_are_stored_once_and_trainable_is_asked_for_ane
     with safe_open(str(tmp_path / "m"), framework="pt") as file:
         assert list(file.keys()) == ["key"]
     assert not list(Memory.open(tmp_path / "m").parameters())
-    opened = Memory.open(tmp_path / "m", trainable=True)
-    assert [tuple(p.shape) for p in opened.parameters()] == [(4, 3)]
+    opened_memory = Memory.open(tmp_path / "m", trainable=True)
+    assert [tuple(p.shape) for p in opened_memory.parameters()] == [(4, 3)]
     Memory().save(tmp_path / "empty")
     assert len(Memory.open(tmp_path / "empty")) == 0
 
@@ -76,15 +76,15 @@ def test_a_score_with_parameters_comes_back_through_one_of_its_kind(tmp_path):
         Memory.open(tmp_path / "m")
     with pytest.raises(MemoryFileError, match="size mismatch"):
         Memory.open(tmp_path / "m", score=scores.General(4, 3))
-    opened = Memory.open(tmp_path / "m", score=scores.General(2, 3))
+    opened_memory = Memory.open(tmp_path / "m", score=scores.General(2, 3))
     query = torch.ones(1, 2)
-    torch.testing.assert_close(opened.read(query), memory.read(query))
+    torch.testing.assert_close(opened_memory.read(query), memory.read(query))
 
 
 def test_an_unfinished_save_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "m"
     full().save(path)
-    before = path.read_bytes()
+    content_before = path.read_bytes()
     memory = full()
     memory.write(torch.zeros(1, 3), torch.zeros(1, 5), payloads=[object()])
     with pytest.raises(ValueError, match=r"payloads cannot be saved as JSON: entry [0-9]+: "):
@@ -100,7 +100,7 @@ def test_an_unfinished_save_leaves_the_old_file(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(OSError, match="No space"):
         full().save(path)
-    assert path.read_bytes() == before
+    assert path.read_bytes() == content_before
     assert os.listdir(tmp_path) == ["m"]
     monkeypatch.undo()
     with pytest.raises(OSError, match="nowhere"):
@@ -109,10 +109,10 @@ def test_an_unfinished_save_leaves_the_old_file(tmp_path, monkeypatch):
 
 def test_every_truncation_is_refused_by_name(tmp_path):
     full().save(tmp_path / "m")
-    whole = (tmp_path / "m").read_bytes()
+    whole_content = (tmp_path / "m").read_bytes()
     for part in range(20):
         cut = tmp_path / "cut"
-        cut.write_bytes(whole[: len(whole) * part // 20])
+        cut.write_bytes(whole_content[: len(whole_content) * part // 20])
         with pytest.raises(MemoryFileError, match=str(cut)):
             Memory.open(cut)
 
@@ -164,9 +164,9 @@ def test_every_flipped_bit_is_refused_or_changes_nothing(tmp_path):
 
 def test_files_of_earlier_versions_open_and_get_a_checksum_when_they_are_saved(tmp_path):
     full().save(tmp_path / "m")
-    opened = Memory.open(without_checksum(tmp_path / "m"))
-    assert same(opened, Memory.open(tmp_path / "m"))
-    opened.save(tmp_path / "older")
+    memory = Memory.open(without_checksum(tmp_path / "m"))
+    assert same(memory, Memory.open(tmp_path / "m"))
+    memory.save(tmp_path / "older")
     with safe_open(str(tmp_path / "older"), framework="pt") as file:
         assert len(file.metadata()["sha256"]) == 64
 
@@ -216,9 +216,9 @@ def test_a_memory_does_not_change_when_its_file_is_cut_short(tmp_path):
     path, memory = tmp_path / "m", Memory()
     memory.write(torch.ones(2048, 64))
     memory.save(path)
-    opened = Memory.open(path)
+    opened_memory = Memory.open(path)
     os.truncate(path, 0)
-    assert float(opened.keys.sum()) == 2048 * 64
+    assert float(opened_memory.keys.sum()) == 2048 * 64
 
 
 def header(described: object, data: bytes = b"") -> bytes:
@@ -355,18 +355,18 @@ def test_a_score_by_name_takes_the_saved_parameters(tmp_path):
     memory = Memory(d_key=3, score="general")
     memory.write(torch.eye(3), torch.ones(3, 2))
     memory.save(tmp_path / "m")
-    opened = Memory.open(tmp_path / "m", score="general", normaliser="hard")
-    assert torch.equal(opened.score.weight, memory.score.weight)
-    assert opened.normaliser == normalisers.Hard()
+    opened_memory = Memory.open(tmp_path / "m", score="general", normaliser="hard")
+    assert torch.equal(opened_memory.score.weight, memory.score.weight)
+    assert opened_memory.normaliser == normalisers.Hard()
 
 
 def test_what_was_saved_with_the_default_reads_the_same_with_any_encoder(tmp_path):
     memory = Memory()
     memory.write(CharacterNgrams()(["Subject", "Object"]))
     memory.save(tmp_path / "m")
-    opened = Memory.open(tmp_path / "m", encoder=CharacterNgrams())
+    opened_memory = Memory.open(tmp_path / "m", encoder=CharacterNgrams())
     query = CharacterNgrams()(["Subject"])
-    assert torch.equal(opened.look("Subject").weights(), memory.look(query).weights())
+    assert torch.equal(opened_memory.look("Subject").weights(), memory.look(query).weights())
     strings = Memory(encoder=CharacterNgrams())
     strings.write(["Subject", "Object"])
     strings.save(tmp_path / "s")

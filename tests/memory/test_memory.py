@@ -112,14 +112,14 @@ def test_reading_is_attending(score, normaliser):
     for t in range(5):
         memory.write(key[:, t : t + 1], value[:, t : t + 1])
         assert len(memory) == t + 1
-    how = {"score": score, "normaliser": normaliser}
+    options = {"score": score, "normaliser": normaliser}
     readable = seeded(2, 3, 5, seed=3) > 0
-    torch.testing.assert_close(memory.read(query), attend(query, key, value, **how))
+    torch.testing.assert_close(memory.read(query), attend(query, key, value, **options))
     torch.testing.assert_close(
-        memory(query, mask=readable), attend(query, key, value, mask=readable, **how)
+        memory(query, mask=readable), attend(query, key, value, mask=readable, **options)
     )
     torch.testing.assert_close(
-        memory.look(query).weights() @ value, attend(query, key, value, **how)
+        memory.look(query).weights() @ value, attend(query, key, value, **options)
     )
 
 
@@ -149,13 +149,13 @@ def test_what_was_written_stays_as_it_was():
     memory.write(source)
     source.zero_()
     assert memory.keys.eq(1).all()
-    before = memory.keys
+    keys_before = memory.keys
     twin = copy.deepcopy(memory)
     for _ in range(40):
         memory.write(torch.zeros(1, 2))
     twin.write(torch.full((1, 2), 5.0))
-    assert before.eq(1).all()
-    assert len(before) == 2
+    assert keys_before.eq(1).all()
+    assert len(keys_before) == 2
     assert memory.keys[2].eq(0).all()
     assert twin.keys[2].eq(5).all()
 
@@ -192,13 +192,13 @@ def test_what_is_trainable_trains_and_the_rest_stays(trainable, names):
     memory.write(seeded(4, 3), seeded(4, 2, seed=1))
     memory.write(seeded(1, 3, seed=2), seeded(1, 2, seed=3))
     assert {name.removeprefix("entries.") for name, _ in memory.named_parameters()} == names
-    before = {"key": memory.keys.clone(), "value": memory.values.clone()}
+    options_before = {"key": memory.keys.clone(), "value": memory.values.clone()}
     if names:
         optimiser = torch.optim.SGD(memory.parameters(), lr=1.0)
         memory.read(seeded(2, 3, seed=4)).square().sum().backward()
         optimiser.step()
     for name, after in (("key", memory.keys), ("value", memory.values)):
-        assert torch.equal(before[name], after) == (name not in names)
+        assert torch.equal(options_before[name], after) == (name not in names)
 
 
 @pytest.mark.parametrize("trainable", [False, "keys", True])

@@ -117,9 +117,9 @@ def test_a_whole_number_of_any_size_is_a_token_and_an_answer(tmp_path):
 def changed(folder, key, value) -> None:
     """Change the description, with checksums that match."""
     path = folder / "program.json"
-    before = content = json.loads(path.read_text())
+    document_before = content = json.loads(path.read_text())
     content = content | {key: content[key] | value if isinstance(value, dict) else value}
-    assert content != before
+    assert content != document_before
     path.write_text(json.dumps(content))
     checksums.sign(folder, ["program.json", "model.safetensors"])
 

@@ -78,18 +78,18 @@ def test_length_is_doubted_by_that_of_the_training_pairs():
     draw = np.random.default_rng(1)
     sizes = draw.integers(10, 100, 2000)
     pairs = [Pair("a " * n, "b " * int(2 * n + draw.normal() * n**0.5)) for n in sizes]
-    found = Doubts.learn(pairs, pairs)
-    assert found.growth == pytest.approx(2, abs=0.05)
-    assert list(found.reasons("a " * 50, "b " * 100, 0.0)) == []
+    doubts = Doubts.learn(pairs, pairs)
+    assert doubts.growth == pytest.approx(2, abs=0.05)
+    assert list(doubts.reasons("a " * 50, "b " * 100, 0.0)) == []
     for count in (40, 160):
-        assert list(found.reasons("a " * 50, "b " * count, 0.0)) == ["odd length"]
+        assert list(doubts.reasons("a " * 50, "b " * count, 0.0)) == ["odd length"]
 
 
 def test_too_little_text_tells_nothing():
     pairs = [Pair("uno", "one")] * 50
-    found = Doubts.learn(pairs, pairs)
-    assert found == Doubts()
-    assert list(found.reasons("Привет", "one " * 100, -100.0)) == []
+    doubts = Doubts.learn(pairs, pairs)
+    assert doubts == Doubts()
+    assert list(doubts.reasons("Привет", "one " * 100, -100.0)) == []
 
 
 def test_the_limit_of_confidence_divides_worse_from_better():

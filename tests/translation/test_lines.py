@@ -24,10 +24,12 @@ def spanish() -> Translator:
 
 def test_a_line_of_one_sentence_is_translated_as_before(spanish):
     texts = [*SPANISH, "", " ", ".", "  El Dr. Perry vive a 3.5 km. ", "🙂"]
-    found = spanish.translate(texts, looks=True, alignments=True)
-    whole = spanish.translate(texts, looks=True, alignments=True, whole_lines=True)
-    assert [replace(one, looks={}) for one in found] == [replace(one, looks={}) for one in whole]
-    assert not any(one.sentences for one in found)
+    translations = spanish.translate(texts, looks=True, alignments=True)
+    whole_translations = spanish.translate(texts, looks=True, alignments=True, whole_lines=True)
+    assert [replace(one, looks={}) for one in translations] == [
+        replace(one, looks={}) for one in whole_translations
+    ]
+    assert not any(one.sentences for one in translations)
 
 
 def test_the_sentences_of_a_line_are_translated_one_by_one(spanish):
@@ -73,9 +75,9 @@ def test_the_best_lines_are_the_best_sums_of_their_sentences(spanish):
 def test_draws_of_a_line_are_as_many_as_were_wanted(spanish):
     search = spanish.search.changed(sampling=True, nbest=4)
     (line,) = spanish.translate([" ".join(SPANISH[:2])], search=search, seed=1)
-    each = [[one.text for one in sentence.alternatives] for sentence in line.sentences]
-    both = zip(*each, strict=True)
-    assert [one.text for one in line.alternatives] == [f"{a} {b}" for a, b in both]
+    texts = [[one.text for one in sentence.alternatives] for sentence in line.sentences]
+    both_pairs = zip(*texts, strict=True)
+    assert [one.text for one in line.alternatives] == [f"{a} {b}" for a, b in both_pairs]
 
 
 def test_a_prefix_begins_the_line(spanish):
@@ -95,20 +97,20 @@ def test_a_prefix_begins_the_line(spanish):
 )
 def test_words_and_links_keep_their_places(given):
     """Each sentence is copied word by word: so is the line, with or without spaces between."""
-    parts = [Sentence("", text, after) for text, after in given]
-    parts[-1] = parts[-1]._replace(after="")
+    sentences = [Sentence("", text, after) for text, after in given]
+    sentences[-1] = sentences[-1]._replace(after="")
     found = []
-    for part in parts:
+    for part in sentences:
         words = part.text.split()
         links = [(place, place) for place in range(len(words))]
-        own = Candidate(part.text, 0.0, 0.0, [Word(word, 0.5) for word in words], links)
-        found.append(Translation(part.text, **vars(own), alternatives=[own]))
-    whole = "".join(part.text + part.after for part in parts)
-    (line,) = lines.join([whole], [parts], found)
-    assert line.text == whole
-    if all(part.text for part in parts):
-        assert [word.text for word in line.words] == whole.split()
-        assert line.alignment == [(place, place) for place in range(len(whole.split()))]
+        own_candidate = Candidate(part.text, 0.0, 0.0, [Word(word, 0.5) for word in words], links)
+        found.append(Translation(part.text, **vars(own_candidate), alternatives=[own_candidate]))
+    whole_text = "".join(part.text + part.after for part in sentences)
+    (line,) = lines.join([whole_text], [sentences], found)
+    assert line.text == whole_text
+    if all(part.text for part in sentences):
+        assert [word.text for word in line.words] == whole_text.split()
+        assert line.alignment == [(place, place) for place in range(len(whole_text.split()))]
 
 
 def test_generated_data_has_one_sentence_a_line(spanish, monkeypatch):
@@ -138,9 +140,9 @@ NUMBERS = [
 @pytest.mark.parametrize("name", ["es-en", "es-en-tiny", "en-es", "en-fr", "es-en-recurrent"])
 def test_a_line_that_is_only_a_number_is_its_own_translation(name):
     translator = Translator.open(name)
-    found = translator.translate([*NUMBERS, " 5\u00a0000 "], alignments=True, looks=True)
-    assert [one.text for one in found] == [*NUMBERS, " 5\u00a0000 "]
-    for one in found:
+    translations = translator.translate([*NUMBERS, " 5\u00a0000 "], alignments=True, looks=True)
+    assert [one.text for one in translations] == [*NUMBERS, " 5\u00a0000 "]
+    for one in translations:
         count = len(one.text.split())
         assert [word.text for word in one.words] == one.text.split() == one.source.split()
         assert one.alignment == [(place, place) for place in range(count)]
@@ -153,14 +155,20 @@ def test_a_line_that_is_only_a_number_is_its_own_translation(name):
 
 def test_numbers_are_copied_by_every_search(spanish):
     text = ["1 2 3", "Hola."]
-    own = spanish.search
-    for search in (own.changed(beam=1), own.as_written(), own.changed(beam=4, nbest=4)):
+    own_search = spanish.search
+    for search in (
+        own_search.changed(beam=1),
+        own_search.as_written(),
+        own_search.changed(beam=4, nbest=4),
+    ):
         assert spanish.translate(text, search=search)[0].text == "1 2 3"
     assert spanish.translate(text, whole_lines=True)[0].text == "1 2 3"
-    drawn = spanish.translate(text, search=own.changed(sampling=True, nbest=3), seed=1)
-    assert [one.text for one in drawn[0].alternatives] == ["1 2 3"] * 3
-    both = Translator.open(["es-en", "es-en"]).translate(["1 2 3"], alignments=True)
-    assert both[0].text == "1 2 3"
+    translations = spanish.translate(
+        text, search=own_search.changed(sampling=True, nbest=3), seed=1
+    )
+    assert [one.text for one in translations[0].alternatives] == ["1 2 3"] * 3
+    both_translations = Translator.open(["es-en", "es-en"]).translate(["1 2 3"], alignments=True)
+    assert both_translations[0].text == "1 2 3"
     assert spanish.look("1 2 3").text == "1 2 3"
     assert spanish.translate_text("1.\n\n-5\n") == "1.\n\n-5\n"
     text = "1" * 5000
@@ -176,8 +184,8 @@ def test_a_number_has_the_scores_of_a_translation_that_is_given(spanish):
 
 
 def test_a_number_is_translated_where_that_is_wanted(spanish, monkeypatch):
-    said = spanish.translate(["5", "5"], prefix=["It's", ""])
-    assert [one.text for one in said] == ["It's 5.", "5"]
+    translations = spanish.translate(["5", "5"], prefix=["It's", ""])
+    assert [one.text for one in translations] == ["It's 5.", "5"]
     assert spanish.translate(["5"], search=spanish.search.changed(numbers=False))[0].text == "5."
     spelt = KnownWords.learn([Pair("5", "five"), Pair("un gato", "a cat")])
     monkeypatch.setattr(spanish, "words", spanish.words.merged(spelt))

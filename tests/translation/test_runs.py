@@ -29,19 +29,19 @@ from regard.translation.text.tokenizer import Tokenizer
 @pytest.fixture
 def run(tmp_path) -> Run:
     """A published run."""
-    made = stop_at(trainer(tmp_path), 2)
-    tensors, _ = made.best_weights()
-    made.run.publish(tensors, "# A card\n")
-    return made.run
+    new_trainer = stop_at(trainer(tmp_path), 2)
+    tensors, _ = new_trainer.best_weights()
+    new_trainer.run.publish(tensors, "# A card\n")
+    return new_trainer.run
 
 
 def test_a_published_model_opens_as_it_was_saved(run):
-    opened = Run.open(run.folder)
-    assert opened.configuration == run.configuration
-    tokenizers = opened.tokenizers()
+    opened_run = Run.open(run.folder)
+    assert opened_run.configuration == run.configuration
+    tokenizers = opened_run.tokenizers()
     assert tokenizers.joint
     before = torch.get_rng_state()
-    model = opened.model(tokenizers)
+    model = opened_run.model(tokenizers)
     assert torch.equal(torch.get_rng_state(), before)
     assert not model.training
     saved = weights.load(run.folder / MODEL)
@@ -50,18 +50,18 @@ def test_a_published_model_opens_as_it_was_saved(run):
 
 
 def test_before_it_is_published_the_newest_checkpoint_serves(tmp_path):
-    made = trainer(tmp_path, "training.keep_best=1")
+    new_trainer = trainer(tmp_path, "training.keep_best=1")
     with pytest.raises(ModelError, match="nothing trained yet"):
-        made.run.model(made.run.tokenizers())
-    stop_at(made, 2)
-    folder = made.run.folder / "checkpoints"
+        new_trainer.run.model(new_trainer.run.tokenizers())
+    stop_at(new_trainer, 2)
+    folder = new_trainer.run.folder / "checkpoints"
     (folder / "step-10").mkdir()
     (folder / "step-9").mkdir()
     (folder / "step-x").mkdir()
-    assert made.run.newest_checkpoint() == folder / "step-10"  # by its number
+    assert new_trainer.run.newest_checkpoint() == folder / "step-10"  # by its number
     for empty in ("step-10", "step-9"):
         (folder / empty).rmdir()
-    assert not made.run.model(made.run.tokenizers()).training
+    assert not new_trainer.run.model(new_trainer.run.tokenizers()).training
 
 
 def test_a_published_model_that_is_gone_is_not_replaced_by_a_checkpoint(run):
@@ -72,23 +72,26 @@ def test_a_published_model_that_is_gone_is_not_replaced_by_a_checkpoint(run):
 
 
 def test_separate_tokenizers_have_a_file_each(tmp_path):
-    made = trainer(tmp_path, "tokenizer.joint=false", "model.tied=target")
-    assert (made.run.folder / "source.model").exists()
-    tokenizers = made.run.tokenizers()
+    new_trainer = trainer(tmp_path, "tokenizer.joint=false", "model.tied=target")
+    assert (new_trainer.run.folder / "source.model").exists()
+    tokenizers = new_trainer.run.tokenizers()
     assert not tokenizers.joint
-    stop_at(made, 2)
-    made.run.publish(weights.unique(made.model), "card")
-    source, target = made.run.folder / "source.model", made.run.folder / "target.model"
+    stop_at(new_trainer, 2)
+    new_trainer.run.publish(weights.unique(new_trainer.model), "card")
+    source, target = (
+        new_trainer.run.folder / "source.model",
+        new_trainer.run.folder / "target.model",
+    )
     swapped = source.read_bytes(), target.read_bytes()
     source.write_bytes(swapped[1])
     target.write_bytes(swapped[0])
     with pytest.raises(CheckpointError, match=r"source\.model: corrupted or truncated: its sha256"):
-        made.run.tokenizers()
+        new_trainer.run.tokenizers()
 
 
 def test_a_tokenizer_that_does_not_fit_the_weights(run):
-    other = Tokenizer.train(["other words entirely here"] * 9, vocabulary_size=285)
-    (run.folder / "tokenizer.model").write_bytes(other.model)
+    other_tokenizer = Tokenizer.train(["other words entirely here"] * 9, vocabulary_size=285)
+    (run.folder / "tokenizer.model").write_bytes(other_tokenizer.model)
     (run.folder / SUMS).unlink()
     with pytest.raises(
         CheckpointError,
@@ -136,8 +139,10 @@ def test_an_export_is_half_and_opens(run, tmp_path):
     exported = Run.open(tmp_path / "out" / "small")
     assert weights.load(exported.folder / MODEL)["encoder_norm.weight"].dtype == torch.float16
     found = weights.unique(exported.model(exported.tokenizers()))
-    wanted = weights.load(run.folder / MODEL)
-    assert all(torch.equal(found[name], tensor.half().float()) for name, tensor in wanted.items())
+    expected_tensors = weights.load(run.folder / MODEL)
+    assert all(
+        torch.equal(found[name], tensor.half().float()) for name, tensor in expected_tensors.items()
+    )
     assert sorted(json.loads((exported.folder / SUMS).read_text())) == [
         "config.toml",
         "doubts.json",
@@ -184,8 +189,8 @@ def test_an_export_is_whole_or_not_there(run, tmp_path, monkeypatch):
 
 
 def test_an_export_carries_no_damage_on(run, tmp_path):
-    whole = (run.folder / MODEL).read_bytes()
-    (run.folder / MODEL).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    whole_content = (run.folder / MODEL).read_bytes()
+    (run.folder / MODEL).write_bytes(whole_content[:-1] + bytes([whole_content[-1] ^ 1]))
     with pytest.raises(CheckpointError, match="corrupted or truncated"):
         run.export(tmp_path / "out")
     run.publish({"a": torch.tensor([1e6])}, "card")
@@ -217,10 +222,10 @@ def test_a_configuration_that_was_edited_opens_as_the_error_says(run):
         Run.open(run.folder)
     lines = (run.folder / SUMS).read_text().splitlines(keepends=True)
     (run.folder / SUMS).write_text("".join(line for line in lines if "config.toml" not in line))
-    opened = Run.open(run.folder)
-    assert opened.configuration.search.beam == 3
-    opened.model(opened.tokenizers())  # its other files are compared as before
-    opened.publish(weights.load(run.folder / MODEL), "again")
+    opened_run = Run.open(run.folder)
+    assert opened_run.configuration.search.beam == 3
+    opened_run.model(opened_run.tokenizers())  # its other files are compared as before
+    opened_run.publish(weights.load(run.folder / MODEL), "again")
     assert json.loads((run.folder / SUMS).read_text())["config.toml"] == checksums.of(path)
 
 
@@ -230,9 +235,9 @@ def test_folders_of_earlier_versions_list_fewer_files_and_open(run, listed):
         (run.folder / SUMS).unlink()
     else:
         checksums.sign(run.folder, listed)
-    opened = Run.open(run.folder)
-    opened.model(opened.tokenizers())
-    opened.keep("alignment.toml", b"[choice]")
+    opened_run = Run.open(run.folder)
+    opened_run.model(opened_run.tokenizers())
+    opened_run.keep("alignment.toml", b"[choice]")
     assert (run.folder / SUMS).exists() == (listed is not None)
 
 
@@ -259,9 +264,9 @@ def test_a_broken_record_of_unseen_pieces_is_refused(run, content):
 
 
 def test_a_flip_in_the_name_of_a_file_leaves_none_uncompared(run):
-    whole = (run.folder / SUMS).read_text()
-    for name in json.loads(whole):
-        (run.folder / SUMS).write_text(whole.replace(name, "X" + name[1:]))
+    whole_text = (run.folder / SUMS).read_text()
+    for name in json.loads(whole_text):
+        (run.folder / SUMS).write_text(whole_text.replace(name, "X" + name[1:]))
         with pytest.raises(CheckpointError, match=f"checksums.json: .* names 'X{name[1:]}'"):
             Run.open(run.folder)
 

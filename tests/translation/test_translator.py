@@ -43,18 +43,18 @@ TEXTS = [
 @pytest.fixture(scope="module", params=sorted(MODELS))
 def translator(request, tmp_path_factory) -> Translator:
     folder = tmp_path_factory.mktemp(request.param)
-    made = trainer(
+    new_trainer = trainer(
         folder, "training.max_steps=30", "training.validate_every=30", model=request.param
     )
-    made.train()
-    made.run.publish(made.best_weights()[0], "card")
-    return Translator.open(made.run.folder)
+    new_trainer.train()
+    new_trainer.run.publish(new_trainer.best_weights()[0], "card")
+    return Translator.open(new_trainer.run.folder)
 
 
 def test_one_translation_each_in_their_order(translator):
-    found = translator.translate(TEXTS)
-    assert [one.source for one in found] == list(map(clean, TEXTS))
-    for text, one in zip(TEXTS, found, strict=True):
+    translations = translator.translate(TEXTS)
+    assert [one.source for one in translations] == list(map(clean, TEXTS))
+    for text, one in zip(TEXTS, translations, strict=True):
         alone = translator.translate([text])[0]
         assert alone.text == one.text
         assert alone.score == pytest.approx(one.score, abs=1e-4)
@@ -113,13 +113,16 @@ def test_a_configuration_says_how_to_search(translator):
         translator.run,
         configuration=translator.run.configuration.model_copy(update={"search": changed}),
     )
-    other = Translator(run, translator.model, translator.tokenizers)
-    assert (other.search.no_repeat_ngram, other.search.length_ratio) == (2, 0.5)
+    other_translator = Translator(run, translator.model, translator.tokenizers)
+    assert (other_translator.search.no_repeat_ngram, other_translator.search.length_ratio) == (
+        2,
+        0.5,
+    )
 
 
 def test_batches_change_nothing(translator, monkeypatch):
     texts = [source for source, _ in PAIRS[:10]]
-    whole = translator.translate(texts)
+    whole_translations = translator.translate(texts)
     sizes: list[int] = []
 
     def counted(model, source, *more, **settings):
@@ -129,11 +132,13 @@ def test_batches_change_nothing(translator, monkeypatch):
     monkeypatch.setattr(sentence_search, "translate_batch", counted)
     for batch_tokens, expected in ((1, [1] * 10), (10**6, [10])):
         sizes.clear()
-        again = translator.translate(texts, batch_tokens=batch_tokens)
-        assert [one.text for one in again] == [one.text for one in whole]
+        second_translations = translator.translate(texts, batch_tokens=batch_tokens)
+        assert [one.text for one in second_translations] == [one.text for one in whole_translations]
         assert sizes == expected
     monkeypatch.setattr(lines, "CHUNK", 3)
-    assert [one.text for one in translator.stream(iter(texts))] == [one.text for one in whole]
+    assert [one.text for one in translator.stream(iter(texts))] == [
+        one.text for one in whole_translations
+    ]
 
 
 def test_pieces_probabilities_and_scores_belong_together(translator):
@@ -154,14 +159,14 @@ def test_pieces_probabilities_and_scores_belong_together(translator):
 
 
 def test_words_and_their_confidences_make_up_the_translation(translator):
-    for found in translator.translate(TEXTS, search=Search(beam=3, nbest=3)):
-        for one in found.alternatives:
+    for translation in translator.translate(TEXTS, search=Search(beam=3, nbest=3)):
+        for one in translation.alternatives:
             assert " ".join(word.text for word in one.words) == one.text
             assert all(0 < word.confidence <= 1 for word in one.words)
-        both = math.prod(word.confidence for word in found.words)
-        end = found.probabilities[-1] if found.probabilities else 1.0
-        if len(found.words) == len(word_spans(found.target_pieces[:-1])):
-            assert math.log(both * end) == pytest.approx(found.log_probability, abs=1e-4)
+        both = math.prod(word.confidence for word in translation.words)
+        end = translation.probabilities[-1] if translation.probabilities else 1.0
+        if len(translation.words) == len(word_spans(translation.target_pieces[:-1])):
+            assert math.log(both * end) == pytest.approx(translation.log_probability, abs=1e-4)
 
 
 def test_alignments_lead_from_target_words_to_source_words(translator):
@@ -182,13 +187,13 @@ def test_alignments_lead_from_target_words_to_source_words(translator):
 
 def test_a_translation_begins_with_the_words_that_are_asked_for(translator):
     texts = ["one two", "three four", ""]
-    for found in translator.translate(texts, prefix="SEVEN EIGHT")[:2]:
-        assert [word.text for word in found.words][:2] == ["SEVEN", "EIGHT"]
-        assert found.text != translator.translate([found.source])[0].text
-    own = translator.translate(texts, prefix=["SEVEN", "", "ONE"])
-    assert own[0].text.split()[0] == "SEVEN"
-    assert own[1].text == translator.translate(texts)[1].text
-    assert own[2].text == ""
+    for translation in translator.translate(texts, prefix="SEVEN EIGHT")[:2]:
+        assert [word.text for word in translation.words][:2] == ["SEVEN", "EIGHT"]
+        assert translation.text != translator.translate([translation.source])[0].text
+    own_translations = translator.translate(texts, prefix=["SEVEN", "", "ONE"])
+    assert own_translations[0].text.split()[0] == "SEVEN"
+    assert own_translations[1].text == translator.translate(texts)[1].text
+    assert own_translations[2].text == ""
     (drawn,) = translator.translate(["one"], prefix="TWO", search=Search(sampling=True), seed=1)
     assert drawn.text.startswith("TWO")
     assert not drawn.text[3:4].isalnum()  # a whole word, whatever was drawn after it
@@ -212,8 +217,8 @@ def test_a_coverage_penalty_changes_the_ranking(translator):
 
 def test_paragraphs_keep_what_is_between_their_sentences(translator):
     text = " One two.  Three\nfour!\n\n- five\r\n\n"
-    said = [one.text for one in translator.translate(["One two.", "Three four!", "five"])]
-    expected = f" {said[0]}  {said[1]}\n\n- {said[2]}\r\n\n"
+    texts = [one.text for one in translator.translate(["One two.", "Three four!", "five"])]
+    expected = f" {texts[0]}  {texts[1]}\n\n- {texts[2]}\r\n\n"
     assert translator.translate_text(text) == expected
     assert translator.translate_text(text, batch_tokens=1, language="fr") == expected
     assert translator.translate_text("") == ""
@@ -260,22 +265,22 @@ def test_no_looks_unless_asked_for(translator):
 
 
 def test_a_given_translation_is_looked_at_as_it_is(translator):
-    given = translator.look("one two", target="  TWO\u00a0ONE ")
-    assert given.text == "TWO ONE"
+    look = translator.look("one two", target="  TWO\u00a0ONE ")
+    assert look.text == "TWO ONE"
     (own,) = translator.translate(["one two"])
-    again = translator.look("one two", target=own.text)
-    if again.target_pieces == own.target_pieces:
-        assert again.score == pytest.approx(own.score, abs=1e-4)
+    second_look = translator.look("one two", target=own.text)
+    if second_look.target_pieces == own.target_pieces:
+        assert second_look.score == pytest.approx(own.score, abs=1e-4)
     assert translator.look("one two", target="").target_pieces == ["</s>"]
 
 
 def test_scores_of_translations_of_others(translator):
     pairs = [Pair(source, target) for source, target in PAIRS[:3]]
-    found = translator.score(pairs)
-    assert found == pytest.approx(
+    scores = translator.score(pairs)
+    assert scores == pytest.approx(
         [translator.look(s, target=t).score for s, t in PAIRS[:3]], abs=1e-4
     )
-    assert all(score < 0 for score in found)
+    assert all(score < 0 for score in scores)
 
 
 def test_a_translation_of_too_many_pieces_is_refused(translator):
@@ -294,15 +299,15 @@ def test_a_line_of_a_megabyte_is_cut_and_bounded(translator):
 
 
 def test_learned_positions_bound_source_and_target(tmp_path):
-    made = trainer(
+    new_trainer = trainer(
         tmp_path,
         "model.positions=learned",
         "model.longest=20",
         "data.longest=19",
         "training.max_steps=2",
     )
-    made.train()
-    translator = Translator.open(made.run.folder)
+    new_trainer.train()
+    translator = Translator.open(new_trainer.run.folder)
     assert translator.longest == 19
     for text in ("one " * 100, "one"):
         (found,) = translator.translate([text], looks=True)
@@ -326,25 +331,25 @@ def test_several_models_translate_together(translator, tmp_path):
     kind = translator.run.configuration.model.kind
     other = sorted(set(MODELS) - {kind})[0]
     # Of another kind and a little trained; the same text gives the same tokenizer.
-    made = trainer(tmp_path, "training.max_steps=10", "seed=2", model=other)
-    made.train()
-    folders = [translator.run.folder, made.run.folder]
+    new_trainer = trainer(tmp_path, "training.max_steps=10", "seed=2", model=other)
+    new_trainer.train()
+    folders = [translator.run.folder, new_trainer.run.folder]
     texts = [source for source, _ in PAIRS[:8]]
-    both = Translator.open(folders)
+    both_translator = Translator.open(folders)
     alone = [Translator.open(folder).translate(texts) for folder in folders]
-    together = both.translate(texts, alignments=True)
+    together = both_translator.translate(texts, alignments=True)
     scores = [[one.score for one in found] for found in (together, *alone)]
     assert scores[0] != pytest.approx(scores[1], abs=1e-3)
     assert scores[0] != pytest.approx(scores[2], abs=1e-3)
     given = together[0]
-    again = both.look(texts[0], target=given.text)
-    if again.target_pieces == given.target_pieces:
+    second_look = both_translator.look(texts[0], target=given.text)
+    if second_look.target_pieces == given.target_pieces:
         each = [Translator.open(f).look(texts[0], target=given.text).probabilities for f in folders]
         mean = [(a + b) / 2 for a, b in zip(*each, strict=True)]
         assert given.probabilities == pytest.approx(mean, abs=1e-4)
-    for name, look in again.looks.items():
-        assert look.shape[-2:] == tuple(map(len, again.labels(name)))
-    assert both.longest == translator.longest
+    for name, look in second_look.looks.items():
+        assert look.shape[-2:] == tuple(map(len, second_look.labels(name)))
+    assert both_translator.longest == translator.longest
 
 
 def test_pieces_that_one_of_several_models_has_not_learnt_are_doubtful(translator, tmp_path):
@@ -362,14 +367,14 @@ def test_pieces_that_one_of_several_models_has_not_learnt_are_doubtful(translato
 def test_models_of_different_vocabularies_are_refused(tmp_path):
     folders = []
     for number, size in enumerate((320, 300)):
-        made = trainer(
+        new_trainer = trainer(
             tmp_path,
             "training.max_steps=2",
             f"tokenizer.vocabulary_size={size}",
             run=f"run{number}",
         )
-        made.train()
-        folders.append(made.run.folder)
+        new_trainer.train()
+        folders.append(new_trainer.run.folder)
     with pytest.raises(ModelError, match=r"run1: its source vocabulary \(\d+ pieces\) is not that"):
         Translator.open(folders)
     with pytest.raises(ModelError, match="no model is named"):
@@ -399,20 +404,22 @@ def test_a_bundled_model_is_found_by_its_name(monkeypatch, tmp_path):
 
 
 def test_refresh_reads_the_weights_anew(translator):
-    own = Translator(translator.run, copy.deepcopy(translator.model), translator.tokenizers)
+    own_translator = Translator(
+        translator.run, copy.deepcopy(translator.model), translator.tokenizers
+    )
     texts = [source for source, _ in PAIRS[:3]]
 
     def scores() -> list[float]:
-        return [one.score for one in own.translate(texts)]
+        return [one.score for one in own_translator.translate(texts)]
 
-    before = scores()
-    for weight in own.model.parameters():
+    scores_before = scores()
+    for weight in own_translator.model.parameters():
         weight.data.mul_(0.5)
-    own.refresh()
-    after = scores()
-    assert after != before
-    own.refresh(avoid_loops="to compare")
-    assert after == pytest.approx(scores(), abs=1e-4)
+    own_translator.refresh()
+    scores_after = scores()
+    assert scores_after != scores_before
+    own_translator.refresh(avoid_loops="to compare")
+    assert scores_after == pytest.approx(scores(), abs=1e-4)
 
 
 def test_hooks_of_layers_are_called_and_a_watch_sees_attention(translator):

@@ -45,9 +45,9 @@ def entry(
 def test_what_was_saved_comes_back(tmp_path):
     path = tmp_path / "w.safetensors"
     weights.save(tensors(), path)
-    found = weights.load(path)
-    assert found.keys() == tensors().keys()
-    assert all(torch.equal(found[name], tensor) for name, tensor in tensors().items())
+    actual_tensors = weights.load(path)
+    assert actual_tensors.keys() == tensors().keys()
+    assert all(torch.equal(actual_tensors[name], tensor) for name, tensor in tensors().items())
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
@@ -158,9 +158,9 @@ def test_pickles_and_archives_are_not_opened(tmp_path, monkeypatch):
 def test_every_truncation_is_refused(tmp_path):
     path = tmp_path / "w.safetensors"
     weights.save(tensors(), path)
-    whole = path.read_bytes()
-    for length in range(0, len(whole), max(1, len(whole) // 40)):
-        path.write_bytes(whole[:length])
+    whole_content = path.read_bytes()
+    for length in range(0, len(whole_content), max(1, len(whole_content) // 40)):
+        path.write_bytes(whole_content[:length])
         with pytest.raises(CheckpointError, match="corrupted or truncated"):
             weights.load(path)
 
@@ -193,10 +193,10 @@ def wrong(name: str, tensor: torch.Tensor | None) -> str:
         del given[name]
     else:
         given[name] = tensor
-    before = {key: value.clone() for key, value in module.state_dict().items()}
+    copies_before = {key: value.clone() for key, value in module.state_dict().items()}
     with pytest.raises(CheckpointError) as fault:
         weights.load_into(module, given, Path("w.safetensors"))
-    assert all(torch.equal(before[key], value) for key, value in module.state_dict().items())
+    assert all(torch.equal(copies_before[key], value) for key, value in module.state_dict().items())
     return str(fault.value)
 
 
@@ -240,9 +240,9 @@ def test_shared_tensors_are_kept_once():
 def test_rows_of_zeros_and_of_large_numbers_come_back(tmp_path):
     matrix = torch.tensor([[0.0, 0.0], [1e30, -2e30], [1e-40, 0.0]])
     weights.save(weights.rounded({"a": matrix, "b": torch.ones(2)}), tmp_path / "w.safetensors")
-    found = weights.load(tmp_path / "w.safetensors", check=lambda shapes: shapes["a"])
-    assert found.keys() == {"a", "b"}
-    assert torch.allclose(found["a"], matrix, rtol=0.008, atol=1e-39)
+    actual_tensors = weights.load(tmp_path / "w.safetensors", check=lambda shapes: shapes["a"])
+    assert actual_tensors.keys() == {"a", "b"}
+    assert torch.allclose(actual_tensors["a"], matrix, rtol=0.008, atol=1e-39)
 
 
 def test_scales_that_do_not_fit_are_refused(tmp_path):

@@ -28,9 +28,9 @@ def test_each_format_is_written_and_the_same_twice(tmp_path: Path, ending: str) 
 
 def test_text_of_an_svg_is_text(tmp_path: Path) -> None:
     alignment = Alignment([[1.0]], ["家"], ["gato & <b>"], "title")
-    written = figures.save(pictures.heat_map(alignment), tmp_path / "a.svg").read_text("utf-8")
-    assert re.search(r"<text[^>]*>家</text>", written)
-    assert "gato &amp; &lt;b&gt;</text>" in written
+    text = figures.save(pictures.heat_map(alignment), tmp_path / "a.svg").read_text("utf-8")
+    assert re.search(r"<text[^>]*>家</text>", text)
+    assert "gato &amp; &lt;b&gt;</text>" in text
 
 
 def test_characters_without_a_font_are_named(

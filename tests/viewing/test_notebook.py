@@ -41,8 +41,8 @@ def test_no_text_becomes_markup() -> None:
 
 
 def test_a_translation_without_looks_or_links_is_two_sentences() -> None:
-    shown = notebook.html(Translation("hola", "hello"))
-    assert shown == "<div><bdi>hola</bdi> → <b><bdi>hello</bdi></b></div>"
+    html = notebook.html(Translation("hola", "hello"))
+    assert html == "<div><bdi>hola</bdi> → <b><bdi>hello</bdi></b></div>"
 
 
 def test_a_long_sentence_has_no_table() -> None:

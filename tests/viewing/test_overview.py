@@ -32,12 +32,12 @@ def test_a_panel_for_each_head_all_on_one_scale() -> None:
     look = a_look(2, 3)
     figure = look.plot(height=10, width=5)
     *panels, bar = figure.axes[:6], figure.axes[-1]
-    shown = [axes.images[0] for axes in panels[0]]
+    images = [axes.images[0] for axes in panels[0]]
     titles = ["[0, 0]", "[0, 1]", "[0, 2]", "[1, 0]", "[1, 1]", "[1, 2]"]
     assert [axes.get_title() for axes in panels[0]] == titles
-    cells = torch.stack([torch.as_tensor(image.get_array().data) for image in shown])
+    cells = torch.stack([torch.as_tensor(image.get_array().data) for image in images])
     assert torch.allclose(cells.view(2, 3, 10, 5), look.map(10, 5))
-    assert {image.get_clim() for image in shown} == {(0.0, round_up(float(cells.max())))}
+    assert {image.get_clim() for image in images} == {(0.0, round_up(float(cells.max())))}
     assert bar.get_ylabel() == "weight"
 
 

@@ -141,10 +141,10 @@ def test_words_of_long_sentences_can_be_read() -> None:
     long = Alignment(np.eye(60), ["word"] * 60, ["mot"] * 60)
     panels = {layer: dict.fromkeys(range(4), long) for layer in range(2)}
     for figure in (pictures.heat_map(long), pictures.small_multiples(panels)):
-        written = [text for text in figure.findobj(Text) if text.get_text() in ("word", "mot")]
-        assert min(text.get_fontsize() for text in written) >= 5.5
+        texts = [text for text in figure.findobj(Text) if text.get_text() in ("word", "mot")]
+        assert min(text.get_fontsize() for text in texts) >= 5.5
         figure.draw_without_rendering()
-        rows = [text for text in written if text.get_text() == "word"][:2]
+        rows = [text for text in texts if text.get_text() == "word"][:2]
         boxes = [row.get_window_extent() for row in rows]
         assert abs(boxes[0].y0 - boxes[1].y0) >= 0.7 * boxes[0].height
 
@@ -158,8 +158,8 @@ def test_a_subtitle_stands_below_the_title() -> None:
 
 @pytest.mark.parametrize("kind", ["heat_map", "small_multiples"])
 def test_a_notebook_shows_a_picture(kind: str) -> None:
-    drawn = {
+    options = {
         "heat_map": lambda: pictures.heat_map(_random(2, 2)),
         "small_multiples": lambda: pictures.small_multiples({0: {0: _random(2, 2)}}),
     }
-    assert drawn[kind]()._repr_png_().startswith(b"\x89PNG")
+    assert options[kind]()._repr_png_().startswith(b"\x89PNG")

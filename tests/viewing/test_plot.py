@@ -44,8 +44,8 @@ def test_a_translation_is_drawn_with_its_own_words() -> None:
     assert "90" in words(figure)  # of the only head of the last layer
     mean = words(regard.plot(TRANSLATED, name="decoder.0.cross"))
     assert {"80", "decoder.0.cross"} <= mean
-    own = words(regard.plot(TRANSLATED, name="decoder.0.cross", head=1, title="Second"))
-    assert {"70", "Second"} <= own
+    own_words = words(regard.plot(TRANSLATED, name="decoder.0.cross", head=1, title="Second"))
+    assert {"70", "Second"} <= own_words
     itself = words(regard.plot(TRANSLATED, name="encoder.0.self"))
     assert {"el", "gato"} <= itself
     assert "the" not in itself

@@ -55,13 +55,15 @@ def test_ascii_terminals_get_ascii_and_lose_nothing() -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_narrow_terminals_crop_and_say_so(encoding: str) -> None:
-    many = Alignment([[0.05] * 20] * 2, ["a" * 40, "人工知能"], [f"word{n}" for n in range(20)])
+    alignment = Alignment(
+        [[0.05] * 20] * 2, ["a" * 40, "人工知能"], [f"word{n}" for n in range(20)]
+    )
     for width in (8, 12, 33):
-        drawn = _drawn(many, width, encoding)
+        drawn = _drawn(alignment, width, encoding)
         assert max(cell_len(line) for line in drawn.split("\n")) <= width
         assert "of 20 keys" in " ".join(drawn.split())
-    assert _drawn(many, 1)
-    assert "widen" not in _drawn(many, 200)
+    assert _drawn(alignment, 1)
+    assert "widen" not in _drawn(alignment, 200)
 
 
 def test_what_words_hide_is_shown_and_markup_is_text() -> None:

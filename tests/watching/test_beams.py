@@ -190,16 +190,16 @@ def made(kind: str, layers: int) -> nn.Module:
     sides = {
         f"{side}_{name}": each for side in ("encoder", "decoder") for name, each in both.items()
     }
-    others = {"init_std": 0.5, "forced_eos_token_id": None}
+    other_options = {"init_std": 0.5, "forced_eos_token_id": None}
     if kind == "t5":
         size = {"d_kv": 8, "d_ff": 32, "num_layers": layers, "num_heads": 2}
         config = hub.T5Config(**sizes, **size, initializer_factor=3.0)
         return hub.T5ForConditionalGeneration(config)
     if kind == "bart":
-        config = hub.BartConfig(**sizes, **sides, **others, max_position_embeddings=32)
+        config = hub.BartConfig(**sizes, **sides, **other_options, max_position_embeddings=32)
         return hub.BartForConditionalGeneration(config)
     if kind == "marian":
-        config = hub.MarianConfig(**sizes, **sides, **others, max_position_embeddings=32)
+        config = hub.MarianConfig(**sizes, **sides, **other_options, max_position_embeddings=32)
         return hub.MarianMTModel(config)
     lengths = {"num_mel_bins": 8, "max_source_positions": 10, "max_target_positions": 32}
     silent = {"suppress_tokens": None, "begin_suppress_tokens": None, "bos_token_id": 4}

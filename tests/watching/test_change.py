@@ -54,11 +54,11 @@ def test_a_model_reads_with_the_edited_weights(attend, edit):
     edited = edit(weights)
     assert not torch.equal(edited, weights)
     model = Plain(attend)
-    before = model(query, key, value)
+    model_before = model(query, key, value)
     with regard.change(model, {"self": edit}):
         output = model(query, key, value)
     torch.testing.assert_close(output, edited @ value)
-    torch.testing.assert_close(model(query, key, value), before, rtol=0, atol=0)
+    torch.testing.assert_close(model(query, key, value), model_before, rtol=0, atol=0)
 
 
 def test_several_edits_apply_in_their_order():
@@ -262,13 +262,13 @@ def test_groups_are_heads_where_a_watch_says_so(key_heads):
     torch.manual_seed(0)
     query, key = torch.randn(2, 2, 3, 5, 8), torch.randn(2, key_heads, 1, 7, 8)
     model = Plain(own)
-    before = model(query, key, key)
+    model_before = model(query, key, key)
     with (
         regard.watch(model) as seen,
         regard.change(model, {"*": lambda weights: weights}) as changed,
     ):
         output = model(query, key, key)
-    torch.testing.assert_close(output, before)
+    torch.testing.assert_close(output, model_before)
     (name,) = seen
     torch.testing.assert_close(changed.weights(seen.path(name)), seen[name].weights())
 
@@ -361,9 +361,9 @@ def test_a_translation_with_a_head_switched_off():
 
     translator = Translator.open("es-en")
     text = "El gato negro duerme en la silla."
-    before = translator.translate([text])[0]
+    translation_before = translator.translate([text])[0]
     edits = {f"decoder.{i}.cross": Scale(0.0) for i in range(3)}
     with regard.change(translator.model, edits):
         blind = translator.translate([text])[0]
-    assert blind.text != before.text
-    assert translator.translate([text])[0].text == before.text
+    assert blind.text != translation_before.text
+    assert translator.translate([text])[0].text == translation_before.text

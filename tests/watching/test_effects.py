@@ -83,10 +83,10 @@ def test_torch_encoders_have_the_same_effects_on_every_path():
         base = mean(model(TOKENS)).mean()
         for row in table:
             weight = model.layer.layers[row.layer].self_attn.out_proj.weight
-            kept = weight.clone()
+            kept_copy = weight.clone()
             weight[:, 8 * row.head : 8 * row.head + 8] = 0
             expected = float(mean(model(TOKENS)).mean() - base)
-            weight.copy_(kept)
+            weight.copy_(kept_copy)
             assert row.effect == pytest.approx(expected, abs=1e-5)
     assert len(table) == 6
 

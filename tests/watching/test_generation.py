@@ -218,8 +218,10 @@ def test_queries_of_a_longer_static_cache_stand_at_the_last_key_they_read(querie
     seen = static(queries, keys)
     assert seen["self"].caption.places.tolist() == list(steps())
     weights, at = seen["self"].weights(), torch.tensor(steps())
-    own = weights[..., torch.arange(TOKENS), at]
-    assert seen.table().heads[1].diagonal == pytest.approx(float(own[:, 1].mean()), abs=1e-5)
+    own_weights = weights[..., torch.arange(TOKENS), at]
+    assert seen.table().heads[1].diagonal == pytest.approx(
+        float(own_weights[:, 1].mean()), abs=1e-5
+    )
     seen = static(queries, keys, group=False)
     assert seen["self"].caption.places.tolist() == [PROMPT + TOKENS - 1]
 
@@ -238,15 +240,17 @@ def test_chosen_rows_of_generated_tokens_stand_where_they_stood(queries, keys, t
     places = [PROMPT, PROMPT + 2, PROMPT + 5]
     look = seen["self"]
     assert look.caption.places.tolist() == places
-    own = look.weights()[..., torch.arange(3), torch.tensor(places)]
-    assert seen.table().heads[0].diagonal == pytest.approx(float(own[:, 0].mean()), abs=1e-5)
+    own_weights = look.weights()[..., torch.arange(3), torch.tensor(places)]
+    assert seen.table().heads[0].diagonal == pytest.approx(
+        float(own_weights[:, 0].mean()), abs=1e-5
+    )
     away = (torch.arange(PROMPT + TOKENS) - torch.tensor(places)[:, None]).abs()
     distance = (look.weights()[:, 0] * away).sum(-1).mean()
     assert seen.table().heads[0].distance == pytest.approx(float(distance), abs=1e-5)
     page = Bundle.of_page(seen.page(tmp_path / "x.html"))
     assert page.labels("self")[0] == ["5", "7", "10"]
     measures = page.attention("self")["measures"]
-    assert measures["diagonal"][0] == pytest.approx(float(own[0, 0].mean()), abs=1e-5)
+    assert measures["diagonal"][0] == pytest.approx(float(own_weights[0, 0].mean()), abs=1e-5)
     figure = look.plot(entry=0)
     axis = figure.axes[0].yaxis
     assert [axis.get_major_formatter()(tick) for tick in range(3)] == ["5", "7", "10"]

@@ -151,8 +151,8 @@ class Reading(nn.Module):
 @pytest.mark.parametrize("projected", [(), ("query",), ("key",), ("query", "key")])
 def test_kinds_follow_from_tensors_and_not_by_lengths(source, projected):
     model = Reading(*projected)
-    other = source + 1
+    other_source = source + 1
     assert list(watched(model, source)) == ["self"]
-    assert list(watched(model, source, other)) == ["cross"]
-    assert list(watched(model, source[:, :1].clone(), other[:, :1].clone())) == ["cross"]
-    assert list(watched(model, source, other[:, :4].clone())) == ["cross"]
+    assert list(watched(model, source, other_source)) == ["cross"]
+    assert list(watched(model, source[:, :1].clone(), other_source[:, :1].clone())) == ["cross"]
+    assert list(watched(model, source, other_source[:, :4].clone())) == ["cross"]

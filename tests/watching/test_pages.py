@@ -146,9 +146,13 @@ def test_many_weights_become_pictures_and_the_largest_of_each_row(tmp_path):
         warnings.simplefilter("error")
         path = seen.page(tmp_path / "x.html", tokens=["\U0001f600" * 60] * 500)
     assert path.stat().st_size < 10e6
-    one = Bundle.of_page(path).attention("self")
-    assert "weights" not in one
-    assert (one["map"]["height"], one["top"]["count"], len(one["heads"])) == (128, 8, 64)
+    attention = Bundle.of_page(path).attention("self")
+    assert "weights" not in attention
+    assert (attention["map"]["height"], attention["top"]["count"], len(attention["heads"])) == (
+        128,
+        8,
+        64,
+    )
 
 
 def test_masked_cells_are_not_numbers(tmp_path):

@@ -67,9 +67,9 @@ def nothing_stays_behind():
         there = "__getitem__" in vars(AttentionInterface), "softmax" in vars(torch.Tensor)
         return [*map(id, held), *counts, *there]
 
-    before = state()
+    state_before = state()
     yield
-    assert state() == before
+    assert state() == state_before
 
 
 def test_paths_become_names_of_side_number_and_kind():
@@ -146,15 +146,15 @@ def test_a_cache_that_another_replaced_counts_no_more():
             return F.scaled_dot_product_attention(query, keys, keys)
 
     steps, width = 60, 16
-    whole = steps * width * 4
+    whole_steps = steps * width * 4
     model, keys = Cached(), torch.randn(1, 1, 1, width)
-    with torch.no_grad(), regard.watch(model, memory=4 * whole) as seen:
+    with torch.no_grad(), regard.watch(model, memory=4 * whole_steps) as seen:
         for _ in range(steps):
             model(torch.randn(1, 1, 1, width), keys)
             keys = torch.cat([keys, torch.randn(1, 1, 1, width)], -2)  # 30 whole ones in all
     assert seen.unseen == {}
     assert seen["self"].shape == (1, 1, steps, steps)
-    assert seen.nbytes <= 4 * whole
+    assert seen.nbytes <= 4 * whole_steps
 
 
 def test_one_number_is_as_good_as_several(model, x):

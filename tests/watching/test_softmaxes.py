@@ -50,8 +50,8 @@ def test_attention_by_hand_is_listed_beside_attention_that_is_seen():
     model = nn.Sequential(
         ByHand(SOFTMAXES["torch"]), nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
     )
-    told = "not everything was seen: 0: computed a softmax"
-    with pytest.warns(RuntimeWarning, match=told), regard.watch(model) as seen:
+    message = "not everything was seen: 0: computed a softmax"
+    with pytest.warns(RuntimeWarning, match=message), regard.watch(model) as seen:
         model(X)
     assert list(seen) == ["layer.1.self"]
 

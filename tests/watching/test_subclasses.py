@@ -46,9 +46,9 @@ def test_causal_biases_of_torch_are_their_masks(pair, bias, readable):
     assert type(weights) is torch.Tensor
     torch.testing.assert_close(weights, by_hand(query, key, shut(readable.bool())), **CLOSE)
     with regard.change(model, {"*": regard.edits.Scale(1.0)}) as change:
-        changed = model(query, key, attn_mask=bias)
-    torch.testing.assert_close(changed, output, **CLOSE)
-    assert type(changed) is type(change.weights(name)) is torch.Tensor
+        changed_model = model(query, key, attn_mask=bias)
+    torch.testing.assert_close(changed_model, output, **CLOSE)
+    assert type(changed_model) is type(change.weights(name)) is torch.Tensor
 
 
 def test_a_causal_bias_for_other_lengths_is_listed(pair):

@@ -23,12 +23,14 @@ class Heads(torch.nn.Module):
 
     def forward(self, tokens):
         self.embedding(tokens)
-        here = torch.eye(LENGTH)
+        local_identity = torch.eye(LENGTH)
         first = torch.zeros(LENGTH, LENGTH)
         first[:, 0] = 1
-        queries = torch.stack([first, here, here.roll(-1, 1), torch.zeros(LENGTH, LENGTH)])
+        queries = torch.stack(
+            [first, local_identity, local_identity.roll(-1, 1), torch.zeros(LENGTH, LENGTH)]
+        )
         queries = queries.expand(len(tokens), -1, -1, -1)
-        keys = here.expand_as(queries)
+        keys = local_identity.expand_as(queries)
         return torch.nn.functional.scaled_dot_product_attention(
             FAR * queries, keys, keys, scale=1.0
         )

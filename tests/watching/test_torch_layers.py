@@ -63,16 +63,16 @@ def test_the_fast_path_of_an_encoder_runs_as_it_does_unwatched(x, nested, norm_f
         WIDTH, HEADS, 32, batch_first=True, norm_first=norm_first, dropout=0.0
     )
     model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=nested).eval()
-    how = {"src_key_padding_mask": PADDED} if padded else {}
+    options = {"src_key_padding_mask": PADDED} if padded else {}
     with torch.no_grad():
-        plain, before = operators(lambda: model(x, **how))
+        plain, before = operators(lambda: model(x, **options))
         with regard.watch(model) as seen:
-            watched, during = operators(lambda: model(x, **how))
+            watched, during = operators(lambda: model(x, **options))
     assert before.count("aten::_transformer_encoder_layer_fwd") == 2
     assert during == before
     assert torch.equal(watched, plain)
     with regard.watch(model) as slow:  # gradients turn the fast path off
-        model(x, **how)
+        model(x, **options)
     assert list(seen) == list(slow) == ["layer.0.self", "layer.1.self"]
     for name in seen:
         fast_weights, slow_weights = seen[name].weights(), slow[name].weights().detach()
@@ -104,10 +104,10 @@ def test_an_attention_of_another_sequence_agrees_with_its_own_weights(x, setting
     padded, distance = torch.zeros(2, 5, dtype=torch.bool), torch.randn(LENGTH, 5)
     padded[0, 4:] = True
     blocked = distance > 1
-    how = {"key_padding_mask": padded, "attn_mask": blocked}
+    options = {"key_padding_mask": padded, "attn_mask": blocked}
     with regard.watch(model) as seen:
-        model(*arguments, **how, need_weights=weights)
-    _, expected = model(*arguments, **how, average_attn_weights=False)
+        model(*arguments, **options, need_weights=weights)
+    _, expected = model(*arguments, **options, average_attn_weights=False)
     torch.testing.assert_close(seen["cross"].weights(), expected.detach(), **CLOSE)
     assert seen.kind("cross") == "cross"
 

@@ -84,8 +84,8 @@ def test_gradients_have_gradients(score: scores.Score) -> None:
             reading = regard.attend(
                 query, key, value, score=score, bias=bias, mask=masks.causal(align="end")
             )
-        first = torch.autograd.grad(reading.sin().sum(), leaves, create_graph=True)
-        seconds.append(torch.autograd.grad(sum(g.square().sum() for g in first), leaves))
+        first_gradients = torch.autograd.grad(reading.sin().sum(), leaves, create_graph=True)
+        seconds.append(torch.autograd.grad(sum(g.square().sum() for g in first_gradients), leaves))
     for whole, parts in zip(*seconds, strict=True):
         compare("second gradient", parts, whole, 1e-11)
 
@@ -128,20 +128,20 @@ def test_function_transforms_see_blocks_too() -> None:
 
 def test_a_score_of_the_whole_is_refused_with_the_shape_that_is_wanted() -> None:
     query, key, value = draw((9, 4), (7, 4), (7, 3))
-    whole = query @ key.mT
+    whole_query = query @ key.mT
     with (
         regard.kernel("blocked"),
         pytest.raises(regard.attention.shapes.ShapeError, match=r"must give \[..., 1, 7\]"),
     ):
-        regard.attend(query, key, value, score=lambda q, k: whole)
+        regard.attend(query, key, value, score=lambda q, k: whole_query)
 
 
 def test_blocks_are_chosen_where_the_whole_is_large() -> None:
     sparse = normalisers.Sparsemax()
     long, short = torch.empty(8192, 4), torch.empty(512, 4)
-    said = regard.explain(long, long, normaliser=sparse)
-    assert said.kernel == "blocked"
-    assert "too large to be computed as a whole, 8192 queries x 8192 keys" in str(said)
+    explanation = regard.explain(long, long, normaliser=sparse)
+    assert explanation.kernel == "blocked"
+    assert "too large to be computed as a whole, 8192 queries x 8192 keys" in str(explanation)
     assert regard.explain(short, short, normaliser=sparse).kernel == "reference"
     additive = scores.Additive(4, 4, 128)
     assert regard.explain(long, long).kernel == "sdpa"
@@ -149,8 +149,8 @@ def test_blocks_are_chosen_where_the_whole_is_large() -> None:
     assert regard.explain(short, short, dropout=0.1).kernel == "matmul"
     middling = torch.empty(1024, 4)
     assert regard.explain(middling, middling, normaliser=sparse).kernel == "reference"
-    said = regard.explain(middling, middling, score=additive, normaliser=sparse)
-    assert said.kernel == "blocked"
+    explanation = regard.explain(middling, middling, score=additive, normaliser=sparse)
+    assert explanation.kernel == "blocked"
 
 
 @measured

@@ -237,9 +237,9 @@ def test_a_tensor_beside_the_attention_may_change() -> None:
     score.register_buffer("stretch", draw(4))
     score.register_buffer("running", torch.zeros(4))  # of another layer of the caller's module
     tensors = leaves()
-    how = {"score": lambda q, k: (q * score.stretch) @ k.mT}
-    loss = reading("blocked", tensors, how).sum()
-    look = regard.look(*tensors[:2], **how)
+    options = {"score": lambda q, k: (q * score.stretch) @ k.mT}
+    loss = reading("blocked", tensors, options).sum()
+    look = regard.look(*tensors[:2], **options)
     score.running += 1
     loss.backward()
     assert look.entropy().isfinite().all()

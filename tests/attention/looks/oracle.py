@@ -41,8 +41,8 @@ class Dense:
         return -torch.xlogy(self.weights, self.weights).sum(-1)
 
     def received(self, rows: Any = slice(None), weights: Tensor | None = None) -> Tensor:
-        chosen = self.weights[..., rows, :]
-        return (chosen if weights is None else weights[..., None] * chosen).sum(-2)
+        chosen_weights = self.weights[..., rows, :]
+        return (chosen_weights if weights is None else weights[..., None] * chosen_weights).sum(-2)
 
     def distance(self, signed: bool) -> Tensor:
         offsets = self.offsets if signed else self.offsets.abs()

@@ -98,9 +98,9 @@ def test_only_the_selected_head_is_scored() -> None:
         return combine(self, query, key)
 
     with patch.object(scores.Additive, "combine", counting):
-        chosen = look[1, 0]
+        chosen_look = look[1, 0]
         assert shapes == []
-        chosen.weights()
+        chosen_look.weights()
     assert shapes == [(7, 3)]
 
 

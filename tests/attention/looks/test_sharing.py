@@ -76,10 +76,10 @@ def test_so_they_are_for_all_strips_of_an_answer_with_a_gradient(
     monkeypatch.setattr("regard.attention.looks.weights.BLOCK", 1)
     query, key, _ = draw()
     look = regard.look(query, key, score=make().double())
-    before = look._learns() and sum(projections.values())
+    total_before = look._learns() and sum(projections.values())
     look.entropy().sum().backward()
     # Once to see whether a gradient is wanted, for the answer, and for the strips of the gradient.
-    assert all(count <= before + 3 for count in projections.values())
+    assert all(count <= total_before + 3 for count in projections.values())
 
 
 @EVERY_SCORE
@@ -93,9 +93,9 @@ def test_both_are_what_attend_and_look_say(make: Callable[[], Any]) -> None:
         loss = sum((each.square().sum() for each in answers), torch.zeros(()))
         return answers, torch.autograd.grad(loss, leaves)
 
-    how = {"score": score, "mask": MASK}
-    together = total(*regard.read(query, key, value, **how))
-    apart = total(regard.attend(query, key, value, **how), regard.look(query, key, **how))
+    options = {"score": score, "mask": MASK}
+    together = total(*regard.read(query, key, value, **options))
+    apart = total(regard.attend(query, key, value, **options), regard.look(query, key, **options))
     for one, other in zip([*together[0], *together[1]], [*apart[0], *apart[1]], strict=True):
         assert torch.allclose(one, other, atol=1e-10)
 

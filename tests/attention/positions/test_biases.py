@@ -118,11 +118,11 @@ def test_looks_steps_and_packed_sentences_have_the_same_bias(own):
         torch.testing.assert_close(step[..., 0, :], whole[..., t, :])
     ids = torch.tensor([0, 0, 0, 1, 1, 1, 1])
     packed = regard.attend(query, key, value, bias=own(7, 7), mask=regard.masks.documents(ids))
-    parts = [
+    readings = [
         regard.attend(*(x[..., rows, :] for x in (query, key, value)), bias=own(size, size))
         for rows, size in ((slice(0, 3), 3), (slice(3, 7), 4))
     ]
-    torch.testing.assert_close(packed, torch.cat(parts, -2))
+    torch.testing.assert_close(packed, torch.cat(readings, -2))
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,8 @@ def test_files_in_several_folders_are_named_with_their_folders(places):
     here, near = places
     (near / "valid.tsv").write_text("a\tb\n")
     (here / "valid.tsv").unlink()
-    told = r"^valid\.tsv: not in .*here, where train\.tsv is, but in .*near: "
-    with pytest.raises(DataError, match=told):
+    message = r"^valid\.tsv: not in .*here, where train\.tsv is, but in .*near: "
+    with pytest.raises(DataError, match=message):
         corpora.folder(["train.tsv", "valid.tsv"], None, near)
 
 

@@ -67,14 +67,14 @@ def test_json_is_one_strict_line_whatever_the_text():
     (line,) = lines(FOUND, 1, format="json", nbest=2, alignment=True)
     assert len(line.splitlines()) == 1
     assert "«n»" in line
-    found = json.loads(line, parse_constant=refuse)
-    assert found["source"] == FOUND.source
-    assert found["translation"] == BEST.text
-    assert (found["score"], found["log_probability"]) == (-0.5, -1.25)
-    assert found["words"][1] == {"word": "cat.", "confidence": 0.6}
-    assert found["alignment"] == "1-0 0-1"
-    assert [one["translation"] for one in found["nbest"]] == [BEST.text, OTHER.text]
-    assert found["nbest"][1] == {
+    document = json.loads(line, parse_constant=refuse)
+    assert document["source"] == FOUND.source
+    assert document["translation"] == BEST.text
+    assert (document["score"], document["log_probability"]) == (-0.5, -1.25)
+    assert document["words"][1] == {"word": "cat.", "confidence": 0.6}
+    assert document["alignment"] == "1-0 0-1"
+    assert [one["translation"] for one in document["nbest"]] == [BEST.text, OTHER.text]
+    assert document["nbest"][1] == {
         "translation": "A cat.",
         "score": -0.75,
         "log_probability": -2.0,

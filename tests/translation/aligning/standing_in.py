@@ -51,9 +51,9 @@ class Scripted(nn.Module):
 
 def tokenizers() -> Tokenizers:
     """Each of uno, dos, tres, rojo and azul is one piece; other words are several."""
-    one = Tokenizer.train(LINES, vocabulary_size=310, kind="bpe")
-    assert all(len(one.encode(word)) == 1 for word in "uno dos tres rojo azul".split())
-    return Tokenizers(one, one)
+    tokenizer = Tokenizer.train(LINES, vocabulary_size=310, kind="bpe")
+    assert all(len(tokenizer.encode(word)) == 1 for word in "uno dos tres rojo azul".split())
+    return Tokenizers(tokenizer, tokenizer)
 
 
 def ahead(layer: int, rows: int, columns: int) -> Tensor:

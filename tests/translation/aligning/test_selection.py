@@ -21,17 +21,17 @@ WORDS = ["uno", "dos", "tres"]
 
 
 def found(gold: Gold):
-    both = tokenizers()
+    both_tokenizers = tokenizers()
     assert gold.words is not None
-    return choose(word_attentions(Scripted(ahead), both, gold.words), gold)
+    return choose(word_attentions(Scripted(ahead), both_tokenizers, gold.words), gold)
 
 
 def test_a_guided_training_says_what_to_read():
     start = "[data]\ntrain.tsv = 'a'\nvalid.tsv = 'a'\n"
-    rest = "[model]\nkind = 'transformer'\n[training.guide]\nlayer = 1\nhead = 2\n"
-    guided = toml.parse(start + "train.links = 'b'\n" + rest, "x.toml")
+    further_text = "[model]\nkind = 'transformer'\n[training.guide]\nlayer = 1\nhead = 2\n"
+    guided = toml.parse(start + "train.links = 'b'\n" + further_text, "x.toml")
     assert taught(guided) == Choice(layer=1, head=2, rows="read")
-    assert taught(toml.parse(start + rest.split("[training")[0], "x.toml")) is None
+    assert taught(toml.parse(start + further_text.split("[training")[0], "x.toml")) is None
 
 
 def test_the_head_that_knows_is_found_and_measured_on_the_other_half():
@@ -87,8 +87,10 @@ def test_numbers_out_of_range_are_told(given: dict, told: str):
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     (tmp_path / "model.safetensors").write_bytes(b"weights")
-    made = toml.parse("[data]\ntrain.tsv='a'\nvalid.tsv='b'\n[model]\nkind='transformer'", "x", [])
-    return Run(tmp_path, made)
+    document = toml.parse(
+        "[data]\ntrain.tsv='a'\nvalid.tsv='b'\n[model]\nkind='transformer'", "x", []
+    )
+    return Run(tmp_path, document)
 
 
 @pytest.mark.parametrize("choice", [Choice(1, 2, "read", True, "threshold", 0.15), Choice()])

@@ -17,21 +17,21 @@ BOTH = tokenizers()
 
 
 def test_every_piece_has_its_word():
-    found = in_pieces(BOTH.source, ["uno", "xyzzy", "azul"])
-    pieces = BOTH.source.pieces(found.ids)
+    actual_pieces = in_pieces(BOTH.source, ["uno", "xyzzy", "azul"])
+    pieces = BOTH.source.pieces(actual_pieces.ids)
     joined = ["", "", ""]
-    for piece, owner in zip(pieces, found.owners, strict=True):
+    for piece, owner in zip(pieces, actual_pieces.owners, strict=True):
         joined[owner] += piece.replace("▁", "")
     assert joined == ["uno", "xyzzy", "azul"]
-    assert found.unread == 0
-    assert found.shortened(1).unread == 2
+    assert actual_pieces.unread == 0
+    assert actual_pieces.shortened(1).unread == 2
 
 
 def test_words_that_are_none_or_several_keep_their_numbers():
-    found = in_pieces(BOTH.source, ["uno", "\x07", "dos tres", "ñ", "azul"])
-    assert set(found.owners) == {0, 2, 3, 4}
-    assert found.owners == sorted(found.owners)
-    assert found.ids == BOTH.source.encode("uno dos tres ñ azul")
+    pieces = in_pieces(BOTH.source, ["uno", "\x07", "dos tres", "ñ", "azul"])
+    assert set(pieces.owners) == {0, 2, 3, 4}
+    assert pieces.owners == sorted(pieces.owners)
+    assert pieces.ids == BOTH.source.encode("uno dos tres ñ azul")
     assert in_pieces(BOTH.source, []).ids == []
 
 
@@ -39,28 +39,30 @@ def test_marks_that_stand_apart_are_read_as_they_were_learnt_and_stay_words():
     lines = [
         f"{a} {b}, {c}? l'{b}..." for a in ("uno", "dos") for b in ("eau", "mar") for c in "xyz"
     ]
-    learnt = Tokenizer.train(lines * 4, vocabulary_size=330, character_coverage=1.0)
+    learnt_tokenizer = Tokenizer.train(lines * 4, vocabulary_size=330, character_coverage=1.0)
     words = ["uno", "mar", ",", "x", "?", "l'", "eau", "..."]
-    found = in_pieces(learnt, words)
-    assert found.ids == learnt.encode("uno mar, x? l'eau...")
-    joined = [""] * len(words)
-    for piece, owner in zip(learnt.pieces(found.ids), found.owners, strict=True):
-        joined[owner] += piece.replace("▁", "")
-    assert joined == words
-    assert found.unread == 0
+    pieces = in_pieces(learnt_tokenizer, words)
+    assert pieces.ids == learnt_tokenizer.encode("uno mar, x? l'eau...")
+    joined_count = [""] * len(words)
+    for piece, owner in zip(learnt_tokenizer.pieces(pieces.ids), pieces.owners, strict=True):
+        joined_count[owner] += piece.replace("▁", "")
+    assert joined_count == words
+    assert pieces.unread == 0
     # Words stay apart, however rare, and so does a mark that was learnt apart.
-    assert in_pieces(learnt, ["mar", "eau"]).ids == learnt.encode("mar eau")
+    assert in_pieces(learnt_tokenizer, ["mar", "eau"]).ids == learnt_tokenizer.encode("mar eau")
     french = Tokenizer.train(["uno mar ?"] * 9 + ["ça va ?"] * 9, vocabulary_size=300)
     assert in_pieces(french, ["mar", "?"]).ids == french.encode("mar ?")
 
 
 def test_bytes_of_a_character_count_as_one():
-    found = in_pieces(BOTH.source, ["uno", "鯨", "!", "x"])
-    pieces = BOTH.source.pieces(found.ids)
-    bytes_of = [owner for piece, owner in zip(pieces, found.owners, strict=True) if "<0x" in piece]
-    assert found.ids == BOTH.source.encode("uno 鯨! x")
+    actual_pieces = in_pieces(BOTH.source, ["uno", "鯨", "!", "x"])
+    pieces = BOTH.source.pieces(actual_pieces.ids)
+    bytes_of = [
+        owner for piece, owner in zip(pieces, actual_pieces.owners, strict=True) if "<0x" in piece
+    ]
+    assert actual_pieces.ids == BOTH.source.encode("uno 鯨! x")
     assert bytes_of == [1, 1, 1, 2]
-    assert found.owners[-1] == 3
+    assert actual_pieces.owners[-1] == 3
 
 
 def test_words_are_those_of_the_normalised_line():

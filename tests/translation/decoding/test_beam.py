@@ -39,12 +39,12 @@ def test_a_beam_that_holds_everything_finds_the_best_of_all(
 ):
     model, (source, lengths) = Toy(vocabulary=6, seed=seed, ends=ends), some_sources(2, seed)
     settings = {"length_penalty": length_penalty, "max_length": longest, "compiled": compiled}
-    found = beam(model, source, lengths, size=130, nbest=5, **settings)
+    hypotheses = beam(model, source, lengths, size=130, nbest=5, **settings)
     for i in range(2):
         every = every_translation(
             model, source[i : i + 1], lengths[i : i + 1], longest, length_penalty
         )
-        assert [one.score for one in found[i]] == pytest.approx(
+        assert [one.score for one in hypotheses[i]] == pytest.approx(
             [one.score for one in every[:5]], abs=1e-5
         )
 
@@ -61,7 +61,7 @@ def test_a_beam_ends_only_when_none_can_become_better(
     repeats: int,
 ):
     model, (source, lengths) = Toy(seed=seed, ends=ends), some_sources(3, seed)
-    found = beam(
+    actual_hypotheses = beam(
         *(model, source, lengths),
         size=size,
         nbest=nbest,
@@ -70,7 +70,7 @@ def test_a_beam_ends_only_when_none_can_become_better(
         length_penalty=length_penalty,
         max_length=2 * longest,
     )
-    for i, hypotheses in enumerate(found):
+    for i, hypotheses in enumerate(actual_hypotheses):
         one = source[i : i + 1], lengths[i : i + 1]
         ended = to_the_end(model, *one, size, 2 * longest, length_penalty, unlike=bool(repeats))
         assert [each.score for each in hypotheses] == pytest.approx(ended[:nbest], abs=1e-5)
@@ -118,16 +118,18 @@ def test_hypotheses_are_sorted_distinct_and_scored_as_a_forced_translation_is(
     seed: int, size: int, ends: float
 ):
     model, (source, lengths) = Toy(seed=seed, ends=ends), some_sources(3, seed)
-    found = beam(model, source, lengths, size=size, nbest=size, max_length=6, length_penalty=0.7)
-    for i, hypotheses in enumerate(found):
-        scores = [one.score for one in hypotheses]
+    actual_hypotheses = beam(
+        model, source, lengths, size=size, nbest=size, max_length=6, length_penalty=0.7
+    )
+    for i, hypotheses in enumerate(actual_hypotheses):
+        scores = [hypothesis.score for hypothesis in hypotheses]
         assert len(hypotheses) == size
         assert scores == sorted(scores, reverse=True)
-        assert len({tuple(one.tokens) for one in hypotheses}) == size
-        for one in hypotheses:
-            alone = one_by_one(model, source[i : i + 1], lengths[i : i + 1], one.tokens, 0.7)
-            assert one.score == pytest.approx(alone.score, abs=1e-5)
-            assert one.token_log_probabilities == pytest.approx(
+        assert len({tuple(hypothesis.tokens) for hypothesis in hypotheses}) == size
+        for hypothesis in hypotheses:
+            alone = one_by_one(model, source[i : i + 1], lengths[i : i + 1], hypothesis.tokens, 0.7)
+            assert hypothesis.score == pytest.approx(alone.score, abs=1e-5)
+            assert hypothesis.token_log_probabilities == pytest.approx(
                 alone.token_log_probabilities, abs=1e-5
             )
 
@@ -152,29 +154,32 @@ def test_finished_sentences_leave_the_batch_and_the_first_step_makes_no_copies()
 
 def test_every_sentence_keeps_to_its_own_longest():
     longest = torch.tensor([0, 1, 3, 6])
-    found = beam(Toy(ends=-30.0), *some_sources(4), size=3, nbest=3, max_length=longest)
-    for limit, hypotheses in zip(longest.tolist(), found, strict=True):
+    actual_hypotheses = beam(Toy(ends=-30.0), *some_sources(4), size=3, nbest=3, max_length=longest)
+    for limit, hypotheses in zip(longest.tolist(), actual_hypotheses, strict=True):
         assert {len(one.tokens) for one in hypotheses} == {limit}
 
 
 def test_min_length_is_kept():
     sources = some_sources(3)
     short = beam(Toy(ends=6.0), *sources, size=2, max_length=6)
-    assert {len(found[0].tokens) for found in short} == {0}
-    for found in beam(Toy(ends=6.0), *sources, size=2, nbest=2, max_length=6, min_length=3):
-        assert min(len(one.tokens) for one in found) == 3
+    assert {len(hypothesis[0].tokens) for hypothesis in short} == {0}
+    for hypothesis in beam(Toy(ends=6.0), *sources, size=2, nbest=2, max_length=6, min_length=3):
+        assert min(len(one.tokens) for one in hypothesis) == 3
 
 
 def test_a_prefix_begins_every_hypothesis_and_counts_in_its_score():
     model, (source, lengths) = Toy(), some_sources(3)
     prefix = [[5, 6, 5], [], [7]]
-    found = beam(model, source, lengths, size=3, nbest=3, max_length=5, prefix=prefix)
-    for i, (begun, hypotheses) in enumerate(zip(prefix, found, strict=True)):
-        for one in hypotheses:
-            assert one.tokens[: len(begun)] == begun
-            alone = one_by_one(model, source[i : i + 1], lengths[i : i + 1], one.tokens, 1.0)
-            assert one.score == pytest.approx(alone.score, abs=1e-5)
-    assert found[1] != beam(model, source, lengths, size=3, max_length=5, prefix=[[5]] * 3)[1]
+    actual_hypotheses = beam(model, source, lengths, size=3, nbest=3, max_length=5, prefix=prefix)
+    for i, (begun, hypotheses) in enumerate(zip(prefix, actual_hypotheses, strict=True)):
+        for hypothesis in hypotheses:
+            assert hypothesis.tokens[: len(begun)] == begun
+            alone = one_by_one(model, source[i : i + 1], lengths[i : i + 1], hypothesis.tokens, 1.0)
+            assert hypothesis.score == pytest.approx(alone.score, abs=1e-5)
+    assert (
+        actual_hypotheses[1]
+        != beam(model, source, lengths, size=3, max_length=5, prefix=[[5]] * 3)[1]
+    )
 
 
 def test_a_longer_penalty_gives_longer_translations():
@@ -204,8 +209,8 @@ def test_padding_and_beginnings_are_never_written():
 
 
 def test_equals_come_in_the_order_of_their_ids():
-    found = beam(Tied(), *some_sources(1), size=3, nbest=3, max_length=2)[0]
-    assert [one.tokens for one in found] == [[], [1], [1, 1]]
+    hypothesis = beam(Tied(), *some_sources(1), size=3, nbest=3, max_length=2)[0]
+    assert [one.tokens for one in hypothesis] == [[], [1], [1, 1]]
 
 
 def test_logits_that_are_not_numbers_are_an_error():

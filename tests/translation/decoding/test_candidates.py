@@ -48,11 +48,11 @@ def test_both_ways_find_the_same(
 
 def test_logits_are_left_as_they_were():
     logits = torch.randn(2, 70)
-    before = logits.clone()
+    copy_before = logits.clone()
     limits = Limits.of(torch.tensor([5, 5]), Search(), [[4], [5]])
     found = best_words(logits, limits, NOTHING.expand(2, 1, 0), 1, compiled=True)
     assert found[1].flatten().tolist() == [4, 5]
-    assert torch.equal(logits, before)
+    assert torch.equal(logits, copy_before)
 
 
 def test_a_word_without_probability_is_never_found():

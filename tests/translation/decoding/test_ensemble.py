@@ -43,14 +43,14 @@ def test_the_mean_is_of_probabilities_and_not_of_logits():
 def test_a_search_finds_what_exhausting_it_finds():
     models, sources = two(), some_sources(5)
     together = Ensemble(models)
-    found = beam(together, *sources, size=4, nbest=4, max_length=5)
-    again = forced.score(together, *sources, [one[0].tokens for one in found])
-    for ours, given in zip(found, again, strict=True):
+    hypotheses = beam(together, *sources, size=4, nbest=4, max_length=5)
+    second_scores = forced.score(together, *sources, [one[0].tokens for one in hypotheses])
+    for ours, given in zip(hypotheses, second_scores, strict=True):
         assert ours[0].log_probability == pytest.approx(given.log_probability, abs=1e-5)
         each = [float(p) for p in ours[0].token_log_probabilities]
         assert all(p <= 0 for p in each)
     alone = [beam(model, *sources, size=4, max_length=5) for model in models]
-    texts = [[one[0].tokens for one in every] for every in (found, *alone)]
+    texts = [[one[0].tokens for one in every] for every in (hypotheses, *alone)]
     assert texts[0] != texts[1]
     assert texts[0] != texts[2]
 
@@ -67,8 +67,8 @@ def test_a_model_with_itself_says_what_it_says_alone():
 
 def test_looks_are_those_of_each_and_their_mean_aligns():
     models, sources = two(), some_sources(2)
-    found = Ensemble(models).looks(*sources, torch.tensor([[BOS, 5]] * 2))
-    assert set(found) == {"0.decoder.0.cross", "1.decoder.0.cross"}
+    looks = Ensemble(models).looks(*sources, torch.tensor([[BOS, 5]] * 2))
+    assert set(looks) == {"0.decoder.0.cross", "1.decoder.0.cross"}
     hypotheses = beam(models[0], *sources, size=2, max_length=4)
     mean = cross(Ensemble(models), *sources, hypotheses)[0][0]
     each = [cross(model, *sources, hypotheses)[0][0] for model in models]
@@ -82,8 +82,8 @@ def test_the_most_limited_bounds_all():
     assert Ensemble(two()).longest is None
     together = Ensemble([*two(), Short()])
     assert together.longest == 3
-    found = translate_batch(together, *some_sources(3), Search(beam=2, min_length=9))
-    assert {len(one.tokens) for (one,) in found} == {2}
+    hypotheses = translate_batch(together, *some_sources(3), Search(beam=2, min_length=9))
+    assert {len(one.tokens) for (one,) in hypotheses} == {2}
 
 
 def test_one_broken_model_is_told():

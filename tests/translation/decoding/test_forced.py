@@ -39,11 +39,11 @@ def test_any_translation_can_be_scored():
 
 def test_scores_do_not_depend_on_how_many_are_worked_out_at_a_time(monkeypatch: pytest.MonkeyPatch):
     arguments = (Toy(), *some_sources(3), [[5, 6], [7], [4, 4, 4]])
-    whole = score(*arguments)
+    whole_scores = score(*arguments)
     monkeypatch.setattr("regard.translation.decoding.forced._ROWS", 2)
-    parts = score(*arguments)
-    assert [one.token_log_probabilities for one in parts] == [
-        pytest.approx(one.token_log_probabilities, abs=1e-6) for one in whole
+    scores = score(*arguments)
+    assert [one.token_log_probabilities for one in scores] == [
+        pytest.approx(one.token_log_probabilities, abs=1e-6) for one in whole_scores
     ]
 
 
@@ -73,9 +73,9 @@ def test_coverage_counts_no_word_twice():
 
 def test_what_hypotheses_looked_at_has_no_padding():
     model, (source, lengths) = Toy(), some_sources(4)
-    found = beam(model, source, lengths, size=3, nbest=2, max_length=5)
+    actual_hypotheses = beam(model, source, lengths, size=3, nbest=2, max_length=5)
     for i, (hypotheses, matrices) in enumerate(
-        zip(found, cross(model, source, lengths, found), strict=True)
+        zip(actual_hypotheses, cross(model, source, lengths, actual_hypotheses), strict=True)
     ):
         for one, matrix in zip(hypotheses, matrices, strict=True):
             alone = source[i : i + 1, : lengths[i]], lengths[i : i + 1]
@@ -97,10 +97,10 @@ def test_the_last_layer_counts_and_the_mean_of_its_heads_and_of_the_models():
 
 def test_a_coverage_penalty_ranks_anew_by_the_formula():
     model, (source, lengths) = Toy(), some_sources(6)
-    found = beam(model, source, lengths, size=5, nbest=5, max_length=6)
-    again = rerank(model, source, lengths, found, 2.0)
+    hypotheses = beam(model, source, lengths, size=5, nbest=5, max_length=6)
+    again = rerank(model, source, lengths, hypotheses, 2.0)
     changed = 0
-    for i, (before, after) in enumerate(zip(found, again, strict=True)):
+    for i, (before, after) in enumerate(zip(hypotheses, again, strict=True)):
         scores = {tuple(one.tokens): one.score for one in before}
         assert {tuple(one.tokens) for one in after} == set(scores)
         assert [one.score for one in after] == sorted((o.score for o in after), reverse=True)
@@ -118,6 +118,6 @@ def test_coverage_of_a_model_without_attention_is_refused():
         def looks(self, *_: torch.Tensor) -> dict[str, object]:
             return {}
 
-    found = beam(Blind(), *some_sources(1), size=2, max_length=3)
+    hypotheses = beam(Blind(), *some_sources(1), size=2, max_length=3)
     with pytest.raises(ConfigurationError, match="does not look at the source"):
-        rerank(Blind(), *some_sources(1), found, 1.0)
+        rerank(Blind(), *some_sources(1), hypotheses, 1.0)

@@ -37,8 +37,8 @@ def plainly(model: Toy, source: torch.Tensor, lengths: torch.Tensor, longest: in
 @given(st.integers(0, 10_000), st.integers(0, 8), st.floats(-2, 3))
 def test_it_writes_what_the_plain_loop_writes(seed: int, longest: int, ends: float):
     model, (source, lengths) = Toy(seed=seed, ends=ends), some_sources(4, seed)
-    found = greedy(model, source, lengths, max_length=longest, length_penalty=0.5)
-    for i, (one,) in enumerate(found):
+    hypotheses = greedy(model, source, lengths, max_length=longest, length_penalty=0.5)
+    for i, (one,) in enumerate(hypotheses):
         alone = source[i : i + 1], lengths[i : i + 1]
         assert one.tokens == plainly(model, *alone, longest)
         assert one.score == pytest.approx(
@@ -48,8 +48,8 @@ def test_it_writes_what_the_plain_loop_writes(seed: int, longest: int, ends: flo
 
 def test_finished_sentences_leave_the_batch():
     model = Toy(ends=-30.0)
-    found = greedy(model, *some_sources(3), max_length=torch.tensor([3, 0, 1]))
-    assert [len(one.tokens) for (one,) in found] == [3, 0, 1]
+    hypotheses = greedy(model, *some_sources(3), max_length=torch.tensor([3, 0, 1]))
+    assert [len(one.tokens) for (one,) in hypotheses] == [3, 0, 1]
     assert model.rows_read == [3, 2, 1, 1]
 
 

@@ -65,11 +65,11 @@ def test_an_id_that_the_model_does_not_know_is_refused():
 def test_every_search_starts_with_the_words_and_ends_them_there(tokenizer, search):
     model, sources = Toy(vocabulary=len(tokenizer), seed=3), some_sources(6)
     texts = ["the cat", "the", "", "sleeps.", "42", "don't"]
-    begun = Prefixes.words(texts, tokenizer, CPU)
+    partial_words = Prefixes.words(texts, tokenizer, CPU)
     limits = search.changed(min_length=8, max_length=9)
     chance = torch.Generator().manual_seed(1)
-    found = translate_batch(model, *sources, limits, prefix=begun, generator=chance)
-    for text, (one, *_) in zip(texts, found, strict=True):
+    hypotheses = translate_batch(model, *sources, limits, prefix=partial_words, generator=chance)
+    for text, (one, *_) in zip(texts, hypotheses, strict=True):
         begun_with = tokenizer.encode(text)
         assert one.tokens[: len(begun_with)] == begun_with
         assert len(one.tokens) >= 8
@@ -80,11 +80,11 @@ def test_every_search_starts_with_the_words_and_ends_them_there(tokenizer, searc
 
 
 def test_a_word_is_not_gone_on_with_but_may_be_followed(tokenizer):
-    begun = Prefixes.words(["the cat", "sleeps.", "日本"], tokenizer, CPU)
+    partial_words = Prefixes.words(["the cat", "sleeps.", "日本"], tokenizer, CPU)
     pieces = tokenizer.pieces(range(len(tokenizer)))
 
     def may_follow(row: int) -> set[str]:
-        return {pieces[i] for i in allowed(begun, int(begun.lengths[row]), row)}
+        return {pieces[i] for i in allowed(partial_words, int(partial_words.lengths[row]), row)}
 
     after = may_follow(0)
     assert {"s", "'", "-", "<0xC3>", "<0x73>", "4"} & after == set()
@@ -101,7 +101,7 @@ def test_nothing_is_forced_where_all_texts_are_empty(tokenizer):
 @given(st.lists(st.text("the cats' ñ4日.", max_size=12), min_size=2, max_size=6))
 def test_the_pieces_of_a_prefix_begin_the_pieces_of_every_longer_text(words):
     tokenizer = Tokenizer.train(LINES, vocabulary_size=300)
-    whole = " ".join(words)
+    whole_text = " ".join(words)
     for count in range(len(words)):
-        begun = tokenizer.encode(" ".join(words[:count]))
-        assert tokenizer.encode(whole)[: len(begun)] == begun
+        partial_ids = tokenizer.encode(" ".join(words[:count]))
+        assert tokenizer.encode(whole_text)[: len(partial_ids)] == partial_ids

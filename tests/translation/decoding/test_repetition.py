@@ -49,9 +49,9 @@ def test_a_word_is_found_exactly_when_it_would_complete_a_known_sequence(rows, s
 def test_a_wide_beam_finds_the_best_translation_without_repetition(size, compiled):
     model, (source, lengths) = Toy(vocabulary=7), some_sources(20)
     limits = {"max_length": 4, "min_length": 4, "no_repeat_ngram": size}
-    found = beam(model, source, lengths, size=70, **limits, compiled=compiled)
+    hypotheses = beam(model, source, lengths, size=70, **limits, compiled=compiled)
     changed = 0
-    for i, (best,) in enumerate(found):
+    for i, (best,) in enumerate(hypotheses):
         every = every_translation(model, source[i : i + 1], lengths[i : i + 1], 4)
         every = [one for one in every if len(one.tokens) == 4]
         expected = next(one for one in every if not repeats(one.tokens, size))
@@ -65,10 +65,12 @@ def test_a_wide_beam_finds_the_best_translation_without_repetition(size, compile
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_greedy_search_takes_the_best_word_that_repeats_nothing(size, compiled):
     model, (source, lengths) = Toy(ends=-3.0), some_sources(5)
-    found = greedy(model, source, lengths, max_length=12, no_repeat_ngram=size, compiled=compiled)
-    for i, (one,) in enumerate(found):
+    hypotheses = greedy(
+        model, source, lengths, max_length=12, no_repeat_ngram=size, compiled=compiled
+    )
+    for i, (one,) in enumerate(hypotheses):
         assert one.tokens == naive_greedy(model, source[i : i + 1], lengths[i : i + 1], 12, size)
-    assert found != greedy(model, source, lengths, max_length=12)
+    assert hypotheses != greedy(model, source, lengths, max_length=12)
 
 
 def naive_greedy(model: Toy, source, lengths, longest: int, size: int) -> list[int]:
@@ -88,7 +90,7 @@ def naive_greedy(model: Toy, source, lengths, longest: int, size: int) -> list[i
 def test_a_draw_repeats_nothing_and_the_same_draw_without_the_rule_does(seed, size):
     model, sources = Toy(ends=-4.0, seed=seed % 7), some_sources(3, seed)
     settings = {"sampling": True, "nbest": 3, "max_length": 30, "length_margin": 30}
-    drawn = translate_batch(
+    hypotheses = translate_batch(
         model,
         *sources,
         Search(**settings, no_repeat_ngram=size),
@@ -97,7 +99,7 @@ def test_a_draw_repeats_nothing_and_the_same_draw_without_the_rule_does(seed, si
     free = translate_batch(
         model, *sources, Search(**settings), generator=torch.Generator().manual_seed(seed)
     )
-    assert not any(repeats(one.tokens, size) for found in drawn for one in found)
+    assert not any(repeats(one.tokens, size) for found in hypotheses for one in found)
     assert any(repeats(one.tokens, size) for found in free for one in found)
 
 

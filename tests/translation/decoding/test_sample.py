@@ -28,8 +28,8 @@ def test_translations_are_drawn_as_often_as_they_are_probable():
     model, (source, lengths) = Toy(vocabulary=6, ends=1.0), some_sources(1)
     model.shift[[0, 2]] = -math.inf
     every = source.expand(4, -1), lengths.expand(4)
-    each = sample(model, *every, max_length=20, draws=1000, generator=chance())
-    found = [one for draws in each for one in draws]
+    samples = sample(model, *every, max_length=20, draws=1000, generator=chance())
+    found = [one for draws in samples for one in draws]
     seen = Counter(tuple(one.tokens) for one in found)
     for one in every_translation(model, source, lengths, 3)[:8]:
         expected = math.exp(one.log_probability)
@@ -48,18 +48,18 @@ def test_one_generator_state_gives_one_result():
 @pytest.mark.parametrize("settings", [{"top_k": 1}, {"top_p": 1e-6}, {"temperature": 0.01}])
 def test_at_the_extremes_it_is_greedy(settings: dict[str, float]):
     model, sources = Toy(), some_sources(5)
-    drawn = sample(model, *sources, max_length=6, generator=chance(), **settings)
-    for (one,), (best,) in zip(drawn, greedy(model, *sources, max_length=6), strict=True):
+    samples = sample(model, *sources, max_length=6, generator=chance(), **settings)
+    for (one,), (best,) in zip(samples, greedy(model, *sources, max_length=6), strict=True):
         assert one.tokens == best.tokens
         assert one.score == pytest.approx(best.score, abs=1e-5)
 
 
 def test_the_log_probabilities_are_those_of_the_model_and_draws_are_sorted():
     model, (source, lengths) = Toy(), some_sources(2)
-    found = sample(
+    samples = sample(
         model, source, lengths, max_length=5, temperature=3.0, draws=6, top_k=4, generator=chance()
     )
-    for i, draws in enumerate(found):
+    for i, draws in enumerate(samples):
         assert [one.score for one in draws] == sorted((one.score for one in draws), reverse=True)
         for one in draws:
             alone = one_by_one(model, source[i : i + 1], lengths[i : i + 1], one.tokens, 1.0)
@@ -95,12 +95,12 @@ def test_top_k_and_top_p_keep_the_best():
 
 def test_limits_hold_while_sampling():
     model = Toy(ends=-4.0)
-    found = sample(
+    samples = sample(
         model, *some_sources(2), max_length=4, prefix=[[6], [7, 7]], draws=5, generator=chance()
     )
-    assert all(one.tokens[:1] == [6] for one in found[0])
-    assert all(one.tokens[:2] == [7, 7] for one in found[1])
-    assert max(len(one.tokens) for draws in found for one in draws) <= 4
+    assert all(one.tokens[:1] == [6] for one in samples[0])
+    assert all(one.tokens[:2] == [7, 7] for one in samples[1])
+    assert max(len(one.tokens) for draws in samples for one in draws) <= 4
 
 
 def test_nothing_to_draw_is_an_error():

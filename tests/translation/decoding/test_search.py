@@ -14,8 +14,10 @@ SHORT = Search(max_length=5)
 
 def test_each_kind_of_search_is_the_function_of_its_name():
     model, sources = Toy(), some_sources(4)
-    found = translate_batch(model, *sources, SHORT.changed(beam=3, nbest=2, length_penalty=0.5))
-    assert found == beam(model, *sources, size=3, nbest=2, length_penalty=0.5, max_length=5)
+    hypotheses = translate_batch(
+        model, *sources, SHORT.changed(beam=3, nbest=2, length_penalty=0.5)
+    )
+    assert hypotheses == beam(model, *sources, size=3, nbest=2, length_penalty=0.5, max_length=5)
     assert translate_batch(model, *sources, SHORT.changed(beam=1)) == greedy(
         model, *sources, max_length=5
     )
@@ -60,8 +62,8 @@ def test_each_setting_changes_what_comes_out(changed: dict[str, float]):
 def test_the_prefix_reaches_every_kind_of_search():
     model, sources = Toy(), some_sources(2)
     for settings in (SHORT, SHORT.changed(beam=1), SHORT.changed(sampling=True)):
-        found = translate_batch(model, *sources, settings, prefix=[[4, 4], [5]])
-        assert [one[0].tokens[:1] for one in found] == [[4], [5]]
+        hypotheses = translate_batch(model, *sources, settings, prefix=[[4, 4], [5]])
+        assert [one[0].tokens[:1] for one in hypotheses] == [[4], [5]]
 
 
 def test_a_long_source_may_have_a_long_translation_up_to_the_greatest():

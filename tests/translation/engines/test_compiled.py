@@ -73,28 +73,28 @@ def test_it_steps_as_the_layers_do(changes):
 def test_weights_are_those_of_the_choice():
     model, words = small(), torch.full((3,), 2)
     engine = choose(model)
-    before = engine.step(words, engine.begin(source(), LENGTHS))[0].clone()
+    copy_before = engine.step(words, engine.begin(source(), LENGTHS))[0].clone()
     model.decoder[1].cross_attention.query_projection.weight.mul_(2.0)
-    assert torch.equal(engine.step(words, engine.begin(source(), LENGTHS))[0], before)
+    assert torch.equal(engine.step(words, engine.begin(source(), LENGTHS))[0], copy_before)
     anew = choose(model)
-    after = anew.step(words, anew.begin(source(), LENGTHS))[0]
-    assert not torch.allclose(before, after)
+    step_after = anew.step(words, anew.begin(source(), LENGTHS))[0]
+    assert not torch.allclose(copy_before, step_after)
     right = model.step(words, model.begin(source(), LENGTHS))[0]
-    torch.testing.assert_close(after, right, atol=2e-5, rtol=2e-5)
+    torch.testing.assert_close(step_after, right, atol=2e-5, rtol=2e-5)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_each_norm_keeps_its_own_epsilon(norm):
     model, words = small(norm=norm), torch.full((3,), 2)
     engine = choose(model)
-    before = engine.step(words, engine.begin(source(), LENGTHS))[0].clone()
+    copy_before = engine.step(words, engine.begin(source(), LENGTHS))[0].clone()
     model.encoder[0].feed_forward_residual.norm.eps = 3.0
     model.decoder[1].cross_residual.norm.eps = 0.5
     engine = choose(model)
-    after = engine.step(words, engine.begin(source(), LENGTHS))[0]
-    assert not torch.allclose(before, after)
+    step_after = engine.step(words, engine.begin(source(), LENGTHS))[0]
+    assert not torch.allclose(copy_before, step_after)
     right = model.step(words, model.begin(source(), LENGTHS))[0]
-    torch.testing.assert_close(after, right, atol=2e-5, rtol=2e-5)
+    torch.testing.assert_close(step_after, right, atol=2e-5, rtol=2e-5)
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu", "silu"])

@@ -27,10 +27,10 @@ def test_the_choices_are_sacrebleu_s():
 @pytest.mark.parametrize("wanted", TEXTS)
 def test_a_script_asks_for_its_tokenizer(wanted):
     assert segmenting.of_script(TEXTS[wanted]) == wanted
-    told = segmenting.note("13a", TEXTS[wanted])
-    assert (told is None) == (wanted is None)
+    note = segmenting.note("13a", TEXTS[wanted])
+    assert (note is None) == (wanted is None)
     if wanted is not None:
-        assert f"--tokenize {wanted}" in told
+        assert f"--tokenize {wanted}" in note
         assert segmenting.note(wanted, TEXTS[wanted]) is None
         assert segmenting.note("flores200", TEXTS[wanted]) is None
 

@@ -34,9 +34,9 @@ def test_the_numbers_are_sacrebleu_s_and_its_signature_says_how(monkeypatch):
     test = PairedTest([("b", WORSE), ("s", LIKE)], {"BLEU": BLEU()}, [GIVEN], "bs", 50)
     theirs = test()[1]["BLEU"]
     ours = compare(LIKE, WORSE, GIVEN, measures=["bleu"], resamples=50, seed=7)
-    one = ours.differences["bleu"]
-    assert (one.baseline, one.score) == (theirs[0].score, theirs[1].score)
-    assert (one.mean, one.interval, one.p_value) == (
+    difference = ours.differences["bleu"]
+    assert (difference.baseline, difference.score) == (theirs[0].score, theirs[1].score)
+    assert (difference.mean, difference.interval, difference.p_value) == (
         pytest.approx(theirs[1].mean), pytest.approx(theirs[1].ci), theirs[1].p_value
     )  # fmt: skip
     assert "bs:50|seed:7|" in ours.signatures["bleu"]

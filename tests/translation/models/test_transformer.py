@@ -27,14 +27,14 @@ norms = pytest.mark.parametrize("norm", ["pre", "post"])
 
 
 def shape(**changes: Any) -> TransformerSettings:
-    parts = {
+    options = {
         "encoder_layers": 2,
         "decoder_layers": 2,
         "width": WIDTH,
         "heads": HEADS,
         "feed_forward": INNER,
     }
-    return TransformerSettings(**{**parts, "dropout": 0.0, "longest": 9, **changes})
+    return TransformerSettings(**{**options, "dropout": 0.0, "longest": 9, **changes})
 
 
 def shaken(module: nn.Module) -> nn.Module:
@@ -299,10 +299,10 @@ def test_biases_are_in_every_projection_and_the_output():
         "output_projection",
         "output",
     }
-    before = model(SOURCE, LENGTHS, TARGET)
+    model_before = model(SOURCE, LENGTHS, TARGET)
     with torch.no_grad():
         model.output.bias += 1
-    assert torch.allclose(model(SOURCE, LENGTHS, TARGET), before + 1)
+    assert torch.allclose(model(SOURCE, LENGTHS, TARGET), model_before + 1)
 
 
 def test_learned_positions_end_somewhere():

@@ -82,28 +82,28 @@ def test_a_name_of_two_words_moves_the_words_behind_it():
     (reading,) = with_placeholders(
         KNOWN, [Reading(source, said("I saw her there."))], Answers(translate), Search()
     )
-    found = reading.translation
-    assert found.text == "I saw Ana María there."
-    assert [word.text for word in found.words] == found.text.split()
-    assert found.alignment == [(1, 1), (3, 2), (3, 3), (4, 2), (4, 3), (5, 4)]
-    assert found.read_as == {"Ana María": "Tom"}
+    translation = reading.translation
+    assert translation.text == "I saw Ana María there."
+    assert [word.text for word in translation.words] == translation.text.split()
+    assert translation.alignment == [(1, 1), (3, 2), (3, 3), (4, 2), (4, 3), (5, 4)]
+    assert translation.read_as == {"Ana María": "Tom"}
 
 
 @pytest.mark.parametrize("again", ["I saw him.", "Tom and Tom.", "I saw Tomas."])
 def test_a_translation_without_every_placeholder_once_is_thrown_away(again):
-    first = Reading("Ayer vi a Miguel.", said("I saw her."))
+    first_reading = Reading("Ayer vi a Miguel.", said("I saw her."))
     translator = Answers(lambda texts: [said(again, -0.1) for _ in texts])
-    assert with_placeholders(KNOWN, [first], translator, Search()) == [first]
+    assert with_placeholders(KNOWN, [first_reading], translator, Search()) == [first_reading]
     assert translator.sentences == ["Ayer vi a Tom.", "Ayer vi a Mary."]
 
 
 def test_numbers_are_put_back_as_the_target_writes_them():
-    first = Reading("Cuesta 1.234 yenes.", said("It costs 1.234 yen."))
+    first_reading = Reading("Cuesta 1.234 yenes.", said("It costs 1.234 yen."))
 
     def translate(texts):
         return [said(text.replace("Cuesta", "It costs").replace("yenes", "yen")) for text in texts]
 
-    (reading,) = with_placeholders(KNOWN, [first], Answers(translate), Search())
+    (reading,) = with_placeholders(KNOWN, [first_reading], Answers(translate), Search())
     assert reading.translation.text == "It costs 1,234 yen."
 
 
@@ -119,10 +119,10 @@ def test_equal_names_have_the_same_placeholder_and_known_ones_none():
 
 
 def test_a_much_less_probable_translation_is_thrown_away():
-    first = Reading("Ayer vi a Miguel.", said("I saw her.", -1.0))
-    again = [said("I saw Tom.", -9.0), said("I saw Mary.", -9.0)]
-    translator = Answers(lambda texts: [again.pop(0) for _ in texts])
-    assert with_placeholders(KNOWN, [first], translator, Search()) == [first]
+    first_reading = Reading("Ayer vi a Miguel.", said("I saw her.", -1.0))
+    second_lines = [said("I saw Tom.", -9.0), said("I saw Mary.", -9.0)]
+    translator = Answers(lambda texts: [second_lines.pop(0) for _ in texts])
+    assert with_placeholders(KNOWN, [first_reading], translator, Search()) == [first_reading]
 
 
 TEXTS = st.text(alphabet="Tomabc 12.,-:", max_size=30)

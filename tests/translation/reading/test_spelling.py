@@ -56,8 +56,8 @@ def of(probability: float) -> Translation:
 @pytest.mark.parametrize(("after", "kept"), [(-1.0, True), (-1.7, False), (-3.0, False)])
 def test_another_spelling_must_be_clearly_more_probable(after, kept):
     translator = Answers(lambda texts: [of(after) for _ in texts])
-    given = [Reading("la csaa", of(-2.0)), Reading("la casa", of(-9.0))]
-    (first, second) = respelt(KNOWN, given, translator, Search())
+    readings = [Reading("la csaa", of(-2.0)), Reading("la casa", of(-9.0))]
+    (first, second) = respelt(KNOWN, readings, translator, Search())
     assert translator.sentences == ["la casa"]
-    assert first == (Reading("la casa", of(after)) if kept else given[0])
-    assert second is given[1]
+    assert first == (Reading("la casa", of(after)) if kept else readings[0])
+    assert second is readings[1]

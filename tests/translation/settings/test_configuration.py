@@ -72,8 +72,8 @@ def test_a_key_of_a_model_is_sought_among_the_models_keys():
     ],
 )
 def test_a_key_of_the_other_kind_of_model_is_told_as_one(kind, key, other):
-    told = f'unknown key model.{key.split()[0]}: model.kind is "{kind}", it is for "{other}"'
-    assert told in fault(LEAST.replace('"transformer"', f'"{kind}"') + key)
+    message = f'unknown key model.{key.split()[0]}: model.kind is "{kind}", it is for "{other}"'
+    assert message in fault(LEAST.replace('"transformer"', f'"{kind}"') + key)
 
 
 @pytest.mark.parametrize(
@@ -148,13 +148,13 @@ def test_numbers_are_numbers_however_they_are_written():
 
 
 def test_changes_on_the_command_line():
-    changed = parse(
+    changed_document = parse(
         LEAST,
         changes=("training.optimiser=adamw", "training.learning_rate = 1e-4", "search.beam=2"),
     )
-    assert changed.training.optimiser == "adamw"
-    assert changed.training.learning_rate == 1e-4
-    assert changed.search.beam == 2
+    assert changed_document.training.optimiser == "adamw"
+    assert changed_document.training.learning_rate == 1e-4
+    assert changed_document.search.beam == 2
     assert "did you mean search.beam" in fault(LEAST, "search.beams=2")
     for nonsense in ("search.beam", "=3", "search..beam=3", ""):
         assert "expected section.key=value" in fault(LEAST, nonsense)
@@ -219,8 +219,8 @@ def test_passes_alone_are_a_budget_and_no_budget_is_refused():
     alone = parse(LEAST, changes=("training.max_epochs=5",))
     assert (alone.training.max_steps, alone.training.max_epochs) == (0, 5)
     assert parse(dump(alone)) == alone
-    both = parse(LEAST, changes=("training.max_epochs=5", "training.max_steps=7"))
-    assert (both.training.max_steps, both.training.max_epochs) == (7, 5)
+    both_document = parse(LEAST, changes=("training.max_epochs=5", "training.max_steps=7"))
+    assert (both_document.training.max_steps, both_document.training.max_epochs) == (7, 5)
     with pytest.raises(ConfigurationError, match="give max_steps, max_epochs or both"):
         parse(LEAST, changes=("training.max_steps=0",))
 
@@ -233,9 +233,9 @@ def test_a_resumed_training_may_change_budgets_only():
         ("training.log_every", old.training.log_every, 1),
         ("training.max_steps", old.training.max_steps, 7),
     ]
-    other = parse(LEAST, changes=("model.width=64", "seed=3"))
-    assert differences(old, other, free=True) == []
-    assert differences(old, other, free=False) == [
+    other_document = parse(LEAST, changes=("model.width=64", "seed=3"))
+    assert differences(old, other_document, free=True) == []
+    assert differences(old, other_document, free=False) == [
         ("model.width", 256, 64),
         ("seed", 1, 3),
     ]
@@ -314,21 +314,21 @@ def test_what_is_wrong_with_one_of_several_corpora_is_told_with_its_number(chang
 def test_columns_are_of_tables():
     files = "[data]\n{}\ntrain = {{source = 'a', target = 'b'}}\nvalid = {{source = 'a', target = 'b'}}\n"
     text = files + "[model]\nkind = 'transformer'\n"
-    told = "source_column and target_column are for `tsv`: no corpus is a table"
-    assert told in fault(text.format("source_column = 1\ntarget_column = 0"))
+    message = "source_column and target_column are for `tsv`: no corpus is a table"
+    assert message in fault(text.format("source_column = 1\ntarget_column = 0"))
     assert parse(dump(parse(text.format("")))).data.source_column == 0
 
 
 def test_the_only_table_of_a_list_has_one_error():
     text = '[data]\nvalid.tsv = "b"\n[[data.train]]\ntsv = "a"\ntag = "BT"\n[model]\nkind = "transformer"\n'
-    told = fault(text)
-    assert "data.train[0].tag = 'BT': a tag is a small letter" in told
-    assert "\n" not in told
+    printed_fault = fault(text)
+    assert "data.train[0].tag = 'BT': a tag is a small letter" in printed_fault
+    assert "\n" not in printed_fault
 
 
 def test_a_model_learns_from_some_text_that_people_wrote():
-    made = [f"data.train.{number}.synthetic=true" for number in range(3)]
-    assert "every corpus is synthetic" in fault(SEVERAL, *made)
+    texts = [f"data.train.{number}.synthetic=true" for number in range(3)]
+    assert "every corpus is synthetic" in fault(SEVERAL, *texts)
 
 
 def test_a_teacher_needs_a_text():

@@ -13,8 +13,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
 
 
 def test_the_committed_page_is_the_generated_one():
-    told = "run: regard config keys --format markdown > docs/reference/configuration.md"
-    assert PAGE.read_text(encoding="utf-8") == reference.markdown(), told
+    message = "run: regard config keys --format markdown > docs/reference/configuration.md"
+    assert PAGE.read_text(encoding="utf-8") == reference.markdown(), message
 
 
 @pytest.mark.parametrize("table", reference.reference(), ids=lambda table: table.header)

@@ -85,25 +85,25 @@ def test_dates_are_written_in_both_languages():
 
 def test_half_of_the_numbers_keep_the_form_of_the_old_one():
     writing, random = Writing(PAIRS), Random(5)
-    kept = sum(
+    kept_total = sum(
         bool(re.fullmatch(r"[1-9]\d:\d{3}/\d", writing.number(random, "12:345/6")[0]))
         for _ in range(400)
     )
-    assert 150 < kept < 250
+    assert 150 < kept_total < 250
 
 
 def test_invented_names_have_the_letter_sequences_of_the_given_ones():
     inventor, random = Inventor(["Maria", "Marta", "Tara"]), Random(2)
-    found = {inventor.name(random) for _ in range(200)}
-    known = {
+    names = {inventor.name(random) for _ in range(200)}
+    known_texts = {
         f"  {name.lower()} "[at : at + 3] for name in ("Maria", "Marta", "Tara") for at in range(6)
     }
-    for name in found:
+    for name in names:
         letters = f"  {name.lower()} "
-        assert {letters[at : at + 3] for at in range(len(letters) - 2)} <= known
+        assert {letters[at : at + 3] for at in range(len(letters) - 2)} <= known_texts
         assert name.istitle()
         assert 2 <= len(name) <= 5
-    assert len(found) > 4
+    assert len(names) > 4
     assert len(Inventor(["Constantinopolitan"]).name(random)) <= 18
 
 

@@ -42,11 +42,11 @@ def test_the_pairs_do_not_depend_on_the_process():
         ).stdout
         for seed in ("1", "2")
     }
-    here = [
+    local_texts = [
         str([tuple(pair) for pair in generate(task, seed=7, count=5, split="test")])
         for task in ("dates", "reverse")
     ]
-    assert printed == {"\n".join(here) + "\n"}
+    assert printed == {"\n".join(local_texts) + "\n"}
 
 
 @tasks

@@ -54,8 +54,8 @@ def test_long_numbers_that_count_nothing_are_telephone_numbers():
 
 @given(st.integers(1, 99).map(str), GROUPS)
 def test_writing_a_number_back_restores_it(first, groups):
-    there = ".".join([first, *groups])
-    assert Marks(",", ".").as_target(SPANISH.as_target(there)) == there
+    present_text = ".".join([first, *groups])
+    assert Marks(",", ".").as_target(SPANISH.as_target(present_text)) == present_text
 
 
 def test_numbers_with_spaces_are_one_number_where_the_source_writes_so():

@@ -46,9 +46,9 @@ def test_ragged_rows_come_back(rows):
 
 @given(rows_of_ids.filter(len), st.data())
 def test_rows_are_taken_in_the_order_asked_for_and_again(rows, data):
-    wanted = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=12))
-    taken = Ragged.of(rows).take(np.array(wanted, dtype=np.int64))
-    assert [list(taken[i]) for i in range(len(wanted))] == [rows[i] for i in wanted]
+    expected_case = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=12))
+    taken = Ragged.of(rows).take(np.array(expected_case, dtype=np.int64))
+    assert [list(taken[i]) for i in range(len(expected_case))] == [rows[i] for i in expected_case]
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
@@ -75,11 +75,11 @@ def test_draws_stay_within_the_length_that_the_best_keep(unigram, lines):
     segmenter = corpus(unigram, lines, 0.01)
     best, longest = segmenter.best(), 12
     free = segmenter.draw(np.random.default_rng(1))
-    held = segmenter.draw(np.random.default_rng(1), longest)
+    held_case = segmenter.draw(np.random.default_rng(1), longest)
     assert (free.lengths > longest).any()
     for row in range(len(lines)):
         expected = free if free.lengths[row] <= longest else best
-        assert held[row].tolist() == expected[row].tolist()
+        assert held_case[row].tolist() == expected[row].tolist()
 
 
 def test_the_same_seed_draws_the_same(unigram, lines):
@@ -93,8 +93,8 @@ def test_the_same_seed_draws_the_same(unigram, lines):
 @pytest.mark.parametrize("alpha", [0.1, 0.5])
 def test_draws_follow_the_probabilities_to_the_power_of_alpha(unigram, alpha):
     word, count = "verkatzen", 20_000
-    drawn = corpus(unigram, [word] * count, alpha).draw(np.random.default_rng(7))
-    seen = Counter(tuple(drawn[i].tolist()) for i in range(count))
+    case = corpus(unigram, [word] * count, alpha).draw(np.random.default_rng(7))
+    seen = Counter(tuple(case[i].tolist()) for i in range(count))
     known = unigram.segmentations(word, 16)
     odds = {tuple(ids): math.exp(alpha * score) for ids, score in known}
     assert len(odds) > 3
@@ -111,20 +111,20 @@ def test_words_that_come_later_change_no_draw_of_the_others(unigram, lines):
     words = more.segmenter.words(lines[:100])
     for at in (1, 2):
         expected = known.draw(np.random.default_rng(at))
-        drawn = more.segmenter.draw(words, np.random.default_rng(at))
-        assert drawn.items.tolist() == expected.items.tolist()
+        case = more.segmenter.draw(words, np.random.default_rng(at))
+        assert case.items.tolist() == expected.items.tolist()
 
 
 def test_words_that_are_not_kept_are_learnt_anew(unigram, lines):
     segmenter = Segmenter(unigram, 0.3)
-    first = segmenter.words(lines[:50])
-    known, best = len(segmenter), segmenter.best(first).items.tolist()
+    first_words = segmenter.words(lines[:50])
+    known, best = len(segmenter), segmenter.best(first_words).items.tolist()
     for more in (lines[50:], lines[100:200]):
         segmenter.keep(known)
         assert len(segmenter) == known
         found = segmenter.best(segmenter.words(more))
         assert [list(found[i]) for i in range(len(more))] == list(map(unigram.encode, more))
-        assert segmenter.best(first).items.tolist() == best
+        assert segmenter.best(first_words).items.tolist() == best
 
 
 def test_no_lines_are_no_rows(unigram):
@@ -136,9 +136,9 @@ def test_tags_come_before_their_line_and_are_never_cut(lines):
     tokenizer = Tokenizer.train(lines, vocabulary_size=420, tags=["2en", "2fr", "bt"])
     said = [("2fr", "bt"), ("2en",), ()] * 20
     segmenter = corpus(tokenizer, lines[:60], 0.5, said)
-    drawn = segmenter.draw(np.random.default_rng(3))
+    case = segmenter.draw(np.random.default_rng(3))
     for row, (line, tags) in enumerate(zip(lines, said, strict=False)):
         expected = tokenizer.tagged(tags).encode(line)
         assert segmenter.best()[row].tolist() == expected
-        assert drawn[row].tolist()[: len(tags)] == expected[: len(tags)]
-        assert tokenizer.decode(drawn[row].tolist()) == line
+        assert case[row].tolist()[: len(tags)] == expected[: len(tags)]
+        assert tokenizer.decode(case[row].tolist()) == line

@@ -100,8 +100,8 @@ def test_tags_that_are_not_there_are_told(tagged, unigram):
 
 def test_the_same_text_gives_the_same_bytes(lines, tokenizer):
     kind = "bpe" if sentencepiece_kind(tokenizer) == 2 else "unigram"
-    again = Tokenizer.train(lines, vocabulary_size=330, kind=kind)
-    assert again.model == tokenizer.model
+    second_tokenizer = Tokenizer.train(lines, vocabulary_size=330, kind=kind)
+    assert second_tokenizer.model == tokenizer.model
 
 
 def sentencepiece_kind(tokenizer: Tokenizer) -> int:
@@ -127,14 +127,14 @@ def test_a_small_text_gives_a_small_vocabulary(lines, kind):
 def test_the_least_vocabulary_that_is_named_is_the_least_that_can_be_learnt(
     lines, kind, tags, coverage
 ):
-    given = {"kind": kind, "tags": tags, "character_coverage": coverage}
+    options = {"kind": kind, "tags": tags, "character_coverage": coverage}
     with pytest.raises(ConfigurationError, match=r"tokenizer\.vocabulary_size = 100: ") as raised:
-        Tokenizer.train(lines, vocabulary_size=100, **given)
+        Tokenizer.train(lines, vocabulary_size=100, **options)
     (least,) = map(int, re.findall(r"at least (\d+) pieces", str(raised.value)))
     with pytest.raises(ConfigurationError, match=f"at least {least} pieces"):
-        Tokenizer.train(lines, vocabulary_size=least - 1, **given)
+        Tokenizer.train(lines, vocabulary_size=least - 1, **options)
     # Unigram needs no piece of several characters, BPE learns one more than it must.
-    assert len(Tokenizer.train(lines, vocabulary_size=least + 1, **given)) >= least
+    assert len(Tokenizer.train(lines, vocabulary_size=least + 1, **options)) >= least
 
 
 def test_a_text_without_a_space_needs_a_piece_for_it():
@@ -157,9 +157,11 @@ RARE = ["Élise lit « À Kiev », È."]
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_every_letter_of_an_alphabet_is_a_piece_however_rare(lines, kind):
     text = [*lines * 20, *RARE]
-    learnt = Tokenizer.train(text, vocabulary_size=400, kind=kind)
-    assert learnt.left_out(text) == []
-    assert not any(p.startswith("<0x") for p in learnt.pieces(learnt.encode("ÉÈÀK«")))
+    learnt_tokenizer = Tokenizer.train(text, vocabulary_size=400, kind=kind)
+    assert learnt_tokenizer.left_out(text) == []
+    assert not any(
+        p.startswith("<0x") for p in learnt_tokenizer.pieces(learnt_tokenizer.encode("ÉÈÀK«"))
+    )
     fewer = Tokenizer.train(text, vocabulary_size=400, kind=kind, character_coverage=0.99)
     assert {"É", "«"} <= set(fewer.left_out(text))
     assert fewer.decode(fewer.encode(RARE[0])) == RARE[0]
@@ -169,8 +171,8 @@ def test_a_script_of_thousands_leaves_its_rarest_characters_to_bytes():
     frequent = "".join(map(chr, range(0x4E00, 0x4E00 + 1000)))
     rare = "".join(map(chr, range(0x6000, 0x6002)))
     text = [frequent[i : i + 50] for i in range(0, 1000, 50)] * 20 + [rare]
-    learnt = Tokenizer.train(text, vocabulary_size=2000)
-    assert set(rare) <= set(learnt.left_out(text))
+    learnt_tokenizer = Tokenizer.train(text, vocabulary_size=2000)
+    assert set(rare) <= set(learnt_tokenizer.left_out(text))
 
 
 def test_pieces_and_decoding_leave_out_what_is_special(unigram):
@@ -222,10 +224,10 @@ def test_a_file_is_opened_or_refused_by_name(tmp_path, unigram):
 
 
 def test_a_model_with_other_special_ids_is_refused(lines):
-    written = io.BytesIO()
+    stream = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines),
-        model_writer=written,
+        model_writer=stream,
         vocab_size=330,
         hard_vocab_limit=False,
         byte_fallback=True,
@@ -234,4 +236,4 @@ def test_a_model_with_other_special_ids_is_refused(lines):
         minloglevel=2,
     )
     with pytest.raises(ModelError, match="must be ids 0, 1, 2, 3"):
-        Tokenizer(written.getvalue())
+        Tokenizer(stream.getvalue())

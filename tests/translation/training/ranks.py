@@ -36,8 +36,10 @@ def together(size: int, folder: Path, work: Callable[[Processes], None]) -> list
         if hangs:
             child.kill()
         assert not hangs, f"rank {rank} went on for ever"
-        said = folder / f"fault-{rank}"
-        faults.append(said.read_text() if said.exists() else str(child.exitcode or ""))
+        printed_folder = folder / f"fault-{rank}"
+        faults.append(
+            printed_folder.read_text() if printed_folder.exists() else str(child.exitcode or "")
+        )
     return faults
 
 
@@ -48,7 +50,7 @@ def _rank(rank: int, size: int, folder: Path, work: Callable[[Processes], None])
         with Processes("cpu", FileStore(str(folder / "store"), size), rank, size) as processes:
             work(processes)
     except BaseException as fault:
-        known = str(fault) if type(fault).__module__.startswith("regard") else ""
-        (folder / f"fault-{rank}").write_text(known or traceback.format_exc())
+        known_text = str(fault) if type(fault).__module__.startswith("regard") else ""
+        (folder / f"fault-{rank}").write_text(known_text or traceback.format_exc())
         code = 1
     os._exit(code)

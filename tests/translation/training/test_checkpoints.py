@@ -21,8 +21,8 @@ from regard.translation.training.preparation import prepare_resumed
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     """A trainer at step 3 with its checkpoint."""
-    made = stop_at(trainer(tmp_path_factory.mktemp("saved")), 3)
-    return made, made.run.newest_checkpoint()
+    new_trainer = stop_at(trainer(tmp_path_factory.mktemp("saved")), 3)
+    return new_trainer, new_trainer.run.newest_checkpoint()
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def copy(saved, tmp_path):
 
 def test_everything_comes_back(saved):
     made, folder = saved
-    own = {name: tensor.clone() for name, tensor in weights.unique(made.model).items()}
+    own_copies = {name: tensor.clone() for name, tensor in weights.unique(made.model).items()}
     state = {
         k: v.clone() for k, v in checkpoints._optimiser_state(made.model, made.optimiser).items()
     }
@@ -42,7 +42,7 @@ def test_everything_comes_back(saved):
     torch.manual_seed(99)
     progress = checkpoints.load(folder, made.model, made.optimiser)
     assert progress == made.progress
-    assert all(torch.equal(own[n], t) for n, t in weights.unique(made.model).items())
+    assert all(torch.equal(own_copies[n], t) for n, t in weights.unique(made.model).items())
     again = checkpoints._optimiser_state(made.model, made.optimiser)
     again["random.cpu"] = weights.load(folder / checkpoints.OPTIMISER)["random.cpu"]
     state["random.cpu"] = again["random.cpu"]
@@ -64,35 +64,37 @@ def test_each_of_two_hundred_flips_is_noticed(saved, copy):
     """Spread over the files as a bad disk would: by their sizes, but no file fewer than twenty times."""
     sizes = {name: (copy / name).stat().st_size for name in FILES}
     dice, noticed = random.Random(11), 0
-    chosen = [name for name in FILES for _ in range(20)]
-    chosen += dice.choices(FILES, list(sizes.values()), k=200 - len(chosen))
-    before = {name: tensor.clone() for name, tensor in weights.unique(saved[0].model).items()}
-    for name in chosen:
-        whole = (copy / name).read_bytes()
-        (copy / name).write_bytes(flips(whole, dice))
+    chosen_names = [name for name in FILES for _ in range(20)]
+    chosen_names += dice.choices(FILES, list(sizes.values()), k=200 - len(chosen_names))
+    copies_before = {
+        name: tensor.clone() for name, tensor in weights.unique(saved[0].model).items()
+    }
+    for name in chosen_names:
+        whole_content = (copy / name).read_bytes()
+        (copy / name).write_bytes(flips(whole_content, dice))
         with pytest.raises(CheckpointError, match=f"{name}: corrupted or truncated"):
             checkpoints.load(copy, saved[0].model, saved[0].optimiser)
-        (copy / name).write_bytes(whole)
+        (copy / name).write_bytes(whole_content)
         noticed += 1
     assert noticed == 200
     after = weights.unique(saved[0].model)
-    assert all(torch.equal(before[name], tensor) for name, tensor in after.items())
+    assert all(torch.equal(copies_before[name], tensor) for name, tensor in after.items())
     checkpoints.load(copy, saved[0].model)
 
 
 def test_a_flip_in_the_checksums_is_noticed_or_says_the_same(saved, copy):
     path, dice = copy / "checksums.json", random.Random(12)
     noticed: list[str] = []
-    whole = path.read_bytes()
+    whole_content = path.read_bytes()
     for _ in range(100):
-        path.write_bytes(flips(whole, dice))
+        path.write_bytes(flips(whole_content, dice))
         try:
             saved[0].run.check_resumable(copy)
             checkpoints.load(copy, saved[0].model)
         except CheckpointError as fault:
             noticed.append(str(fault))
         else:  # the space between two entries
-            assert json.loads(path.read_bytes()) == json.loads(whole)
+            assert json.loads(path.read_bytes()) == json.loads(whole_content)
     assert len(noticed) > 90
     assert all(fault.startswith(str(copy)) for fault in noticed)
 
@@ -100,12 +102,12 @@ def test_a_flip_in_the_checksums_is_noticed_or_says_the_same(saved, copy):
 @pytest.mark.parametrize("name", FILES)
 def test_every_truncation_and_loss_is_noticed(saved, copy, name):
     path = copy / name
-    whole = path.read_bytes()
+    whole_content = path.read_bytes()
     for part in range(20):  # nothing of it, and every twentieth
-        path.write_bytes(whole[: len(whole) * part // 20])
+        path.write_bytes(whole_content[: len(whole_content) * part // 20])
         with pytest.raises(CheckpointError, match=f"{name}: corrupted or truncated"):
             checkpoints.load(copy, saved[0].model)
-    path.write_bytes(whole[:-1])
+    path.write_bytes(whole_content[:-1])
     with pytest.raises(CheckpointError, match=f"{name}: corrupted or truncated"):
         checkpoints.load(copy, saved[0].model)
     path.unlink()
@@ -115,16 +117,16 @@ def test_every_truncation_and_loss_is_noticed(saved, copy, name):
 
 def test_older_checkpoints_are_compared_before_they_are_averaged(saved, copy, tmp_path):
     model, other = saved[0].model, shutil.copytree(copy, tmp_path / "step-2")
-    whole = (other / checkpoints.MODEL).read_bytes()
+    whole_content = (other / checkpoints.MODEL).read_bytes()
     wanted = checkpoints.mean([copy, other], model)
     assert all(torch.equal(wanted[name], own) for name, own in weights.unique(model).items())
     dice = random.Random(12)
-    header = int.from_bytes(whole[:8], "little")
+    header = int.from_bytes(whole_content[:8], "little")
     for place in [
         *dice.sample(range(8 + header), 20),
-        *dice.sample(range(8 + header, len(whole)), 20),
+        *dice.sample(range(8 + header, len(whole_content)), 20),
     ]:
-        flipped = bytearray(whole)
+        flipped = bytearray(whole_content)
         flipped[place] ^= 1 << dice.randrange(8)
         (other / checkpoints.MODEL).write_bytes(flipped)
         with pytest.raises(
@@ -300,25 +302,27 @@ def test_the_mean_of_checkpoints(tmp_path):
 
 def test_a_checkpoint_of_another_training_is_not_resumed_from(tmp_path):
     run = stop_at(trainer(tmp_path), 3).run
-    other = stop_at(trainer(tmp_path, "seed=2", run="other"), 5).run
-    foreign = shutil.copytree(other.newest_checkpoint(), run.folder / "checkpoints" / "step-5")
+    other_run = stop_at(trainer(tmp_path, "seed=2", run="other"), 5).run
+    foreign = shutil.copytree(other_run.newest_checkpoint(), run.folder / "checkpoints" / "step-5")
     assert run.newest_checkpoint() == foreign
-    told = r"step-5: is of a training with another configuration \(seed: 2 there, 1 in config\.toml"
-    with pytest.raises(CheckpointError, match=told):
+    message = (
+        r"step-5: is of a training with another configuration \(seed: 2 there, 1 in config\.toml"
+    )
+    with pytest.raises(CheckpointError, match=message):
         resumed(tmp_path)
     shutil.rmtree(foreign)
     assert resumed(tmp_path).progress.step == 3
 
 
 def test_a_checkpoint_of_another_training_is_not_averaged(tmp_path):
-    made = stop_at(trainer(tmp_path, "training.keep_best=2"), 8)
-    kept = dict(made.run.checkpoints())
+    new_trainer = stop_at(trainer(tmp_path, "training.keep_best=2"), 8)
+    kept = dict(new_trainer.run.checkpoints())
     assert {4, 8} <= kept.keys()
-    other = stop_at(trainer(tmp_path, "seed=2", run="other"), 4).run
+    other_run = stop_at(trainer(tmp_path, "seed=2", run="other"), 4).run
     shutil.rmtree(kept[4])
-    shutil.copytree(other.newest_checkpoint(), kept[4])
+    shutil.copytree(other_run.newest_checkpoint(), kept[4])
     with pytest.raises(CheckpointError, match="step-4: is of a training with another"):
-        made.best_weights()
+        new_trainer.best_weights()
 
 
 def edited(run: Run, old: str, new: str) -> Run:
@@ -330,9 +334,9 @@ def edited(run: Run, old: str, new: str) -> Run:
     table = json.loads(sums.read_text())
     del table["config.toml"]
     sums.write_text(json.dumps(table))
-    opened = Run.open(run.folder)
-    assert opened.configuration != run.configuration
-    return opened
+    opened_run = Run.open(run.folder)
+    assert opened_run.configuration != run.configuration
+    return opened_run
 
 
 @pytest.mark.parametrize(
@@ -369,10 +373,10 @@ def test_a_checkpoint_of_another_model_is_not_read(tmp_path, old, new, told):
 )
 def test_a_checkpoint_is_read_after_an_edit_that_changes_no_answer(tmp_path, old, new):
     run = stop_at(trainer(tmp_path), 3).run
-    before = run.model(run.tokenizers()).state_dict()
+    tensors_before = run.model(run.tokenizers()).state_dict()
     after = edited(run, old, new)
     for name, tensor in after.model(after.tokenizers()).state_dict().items():
-        assert torch.equal(tensor, before[name])
+        assert torch.equal(tensor, tensors_before[name])
 
 
 def test_an_attribution_may_be_added_before_the_model_is_published(tmp_path):

@@ -59,13 +59,13 @@ def check_same(folder: Path, expected: Path, near: float = NEAR) -> None:
 
 def tasks(folder: Path, *more: str, model: str = "transformer") -> tuple[Start, Start]:
     """A new run in `folder`, and going on with it: each rank calls them, the corpus is written here."""
-    wanted = configuration(folder, *SETTINGS, *more, model=model)
+    expected_settings = configuration(folder, *SETTINGS, *more, model=model)
 
     def start(processes: Processes) -> Trainer:
-        return prepare(wanted, folder / "run", processes=processes)
+        return prepare(expected_settings, folder / "run", processes=processes)
 
     def go_on(processes: Processes) -> Trainer:
-        return prepare_resumed(folder / "run", configuration=wanted, processes=processes)
+        return prepare_resumed(folder / "run", configuration=expected_settings, processes=processes)
 
     return start, go_on
 
@@ -89,18 +89,18 @@ def test_two_processes_make_the_run_of_one_and_one_goes_on(alone, tmp_path):
     start, _ = tasks(tmp_path)
 
     def work(processes: Processes) -> None:
-        made = stop_at(start(processes), 3)
+        new_trainer = stop_at(start(processes), 3)
         if processes.is_first:
             shutil.copytree(tmp_path / "run", tmp_path / "stopped")
-        assert made.train() == "finished"
+        assert new_trainer.train() == "finished"
 
     assert together(2, tmp_path / "ranks", work) == ["", ""]
     check_same(tmp_path / "run", alone)
     kept = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
     assert kept == ["step-4", "step-8"]
-    again = prepare_resumed(tmp_path / "stopped")
-    assert again.progress.step == 3
-    again.train()
+    second_trainer = prepare_resumed(tmp_path / "stopped")
+    assert second_trainer.progress.step == 3
+    second_trainer.train()
     check_same(tmp_path / "stopped", alone)
 
 
@@ -150,26 +150,28 @@ def test_pieces_make_the_run_of_a_whole(tmp_path, model):
     start, _ = tasks(tmp_path, "training.shard=true", model=model)
 
     def work(processes: Processes) -> None:
-        made = stop_at(start(processes), 3)
+        new_trainer = stop_at(start(processes), 3)
         if processes.is_first:
             shutil.copytree(tmp_path / "run", tmp_path / "stopped")
-        assert made.train() == "finished"
-        pieces = list(made._learner.objective.parameters())
-        held = sum(piece.to_local().numel() for piece in pieces)
-        assert held < 0.6 * sum(piece.numel() for piece in pieces)
+        assert new_trainer.train() == "finished"
+        pieces = list(new_trainer._learner.objective.parameters())
+        held_total = sum(piece.to_local().numel() for piece in pieces)
+        assert held_total < 0.6 * sum(piece.numel() for piece in pieces)
         processes.wait()
-        again = prepare_resumed(tmp_path / "stopped", processes=processes)
-        assert again.progress.step == 3
-        assert again.train() == "finished"
+        second_trainer = prepare_resumed(tmp_path / "stopped", processes=processes)
+        assert second_trainer.progress.step == 3
+        assert second_trainer.train() == "finished"
 
     assert together(2, tmp_path / "ranks", work) == ["", ""]
     expected = tmp_path / "alone" / "run"
     check_same(tmp_path / "run", expected)
     check_same(tmp_path / "stopped", expected)
     shutil.rmtree(tmp_path / "stopped" / "checkpoints" / "step-8")
-    whole = prepare_resumed(tmp_path / "stopped")  # one process, which has no use for pieces
-    assert whole.progress.step == 4
-    whole.train()
+    whole_trainer = prepare_resumed(
+        tmp_path / "stopped"
+    )  # one process, which has no use for pieces
+    assert whole_trainer.progress.step == 4
+    whole_trainer.train()
     check_same(tmp_path / "stopped", expected)
 
 
@@ -213,11 +215,11 @@ def test_a_loss_that_is_no_number_in_one_process_stops_both(tmp_path):
     start, _ = tasks(tmp_path)
 
     def work(processes: Processes) -> None:
-        made = stop_at(start(processes), 2)
+        new_trainer = stop_at(start(processes), 2)
         if processes.rank == 1:
             with torch.no_grad():
-                next(made.model.parameters())[5:].fill_(torch.nan)
-        made.train()
+                next(new_trainer.model.parameters())[5:].fill_(torch.nan)
+        new_trainer.train()
 
     first, second = together(2, tmp_path / "ranks", work)
     assert first.startswith("step 3: loss nan, gradient norm nan")

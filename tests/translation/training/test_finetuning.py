@@ -18,15 +18,15 @@ from regard.translation.training.preparation import prepare, prepare_resumed
 
 @pytest.fixture(scope="module")
 def learnt(tmp_path_factory) -> Run:
-    made = trainer(tmp_path_factory.mktemp("learnt"), "training.max_steps=2")
-    made.train()
-    made.run.publish(made.best_weights()[0], "# a card")
-    return made.run
+    new_trainer = trainer(tmp_path_factory.mktemp("learnt"), "training.max_steps=2")
+    new_trainer.train()
+    new_trainer.run.publish(new_trainer.best_weights()[0], "# a card")
+    return new_trainer.run
 
 
 def tuned(folder, learnt: Run, *changes: str, model: str = "transformer") -> Trainer:
-    wanted = configuration(folder, *changes, model=model)
-    return prepare(wanted, folder / "tuned", start=learnt)
+    expected_settings = configuration(folder, *changes, model=model)
+    return prepare(expected_settings, folder / "tuned", start=learnt)
 
 
 def test_it_begins_with_the_weights_and_tokenizers_and_a_new_optimiser(learnt, tmp_path):
@@ -38,21 +38,21 @@ def test_it_begins_with_the_weights_and_tokenizers_and_a_new_optimiser(learnt, t
     assert (made.progress.step, len(made.optimiser.state)) == (0, 0)
     tokenizer = (made.run.folder / "tokenizer.model").read_bytes()
     assert tokenizer == (learnt.folder / "tokenizer.model").read_bytes()
-    kept = Run.open(made.run.folder).configuration
-    assert kept.tokenizer == learnt.configuration.tokenizer
-    assert (kept.seed, kept.model.dropout) == (7, 0.3)
+    kept_configuration = Run.open(made.run.folder).configuration
+    assert kept_configuration.tokenizer == learnt.configuration.tokenizer
+    assert (kept_configuration.seed, kept_configuration.model.dropout) == (7, 0.3)
     assert made._step().rate == 5e-3  # warming up again
     assert (learnt.folder / "model.safetensors").exists()
 
 
 def test_pieces_that_either_training_had_are_seen(learnt, tmp_path):
-    wanted = configuration(tmp_path, "tokenizer.sampling=0")
+    expected_settings = configuration(tmp_path, "tokenizer.sampling=0")
     (tmp_path / "pairs.tsv").write_text("TWO ONE\tone\n", encoding="utf-8")  # targets before
-    own = prepare(wanted, tmp_path / "own", start=learnt).run.tokenizers()
+    own_tokenizers = prepare(expected_settings, tmp_path / "own", start=learnt).run.tokenizers()
     before = learnt.tokenizers().unseen
-    read = set(own.source.pieces(own.source.encode("TWO ONE")))
-    assert own.unseen == before - read != before
-    assert prepare_resumed(tmp_path / "own").run.tokenizers().unseen == own.unseen
+    read = set(own_tokenizers.source.pieces(own_tokenizers.source.encode("TWO ONE")))
+    assert own_tokenizers.unseen == before - read != before
+    assert prepare_resumed(tmp_path / "own").run.tokenizers().unseen == own_tokenizers.unseen
 
 
 def test_what_a_start_had_not_seen_is_unknown_where_it_has_no_record(learnt, tmp_path):
@@ -67,12 +67,12 @@ def test_a_kill_before_its_first_step_loses_no_weight(learnt, tmp_path):
     straight.train()
     (tmp_path / "tuned").rename(tmp_path / "straight")
     tuned(tmp_path, learnt)
-    again = prepare_resumed(tmp_path / "tuned")
-    assert again.progress.step == 0
-    again.train()
-    assert checksums.of(again.run.newest_checkpoint() / "model.safetensors") == checksums.of(
-        tmp_path / "straight" / "checkpoints" / "step-8" / "model.safetensors"
-    )
+    second_trainer = prepare_resumed(tmp_path / "tuned")
+    assert second_trainer.progress.step == 0
+    second_trainer.train()
+    assert checksums.of(
+        second_trainer.run.newest_checkpoint() / "model.safetensors"
+    ) == checksums.of(tmp_path / "straight" / "checkpoints" / "step-8" / "model.safetensors")
     assert not (tmp_path / "tuned" / "checkpoints" / "step-0").exists()
 
 
@@ -104,15 +104,15 @@ def test_another_shape_is_refused_with_both_values(learnt, tmp_path, changes, mo
 
 
 def test_an_unfinished_run_is_no_start(tmp_path):
-    made = trainer(tmp_path)
+    new_trainer = trainer(tmp_path)
     with pytest.raises(CheckpointError, match=r"no model\.safetensors to start from"):
-        tuned(tmp_path, made.run)
+        tuned(tmp_path, new_trainer.run)
     assert not (tmp_path / "tuned").exists()
 
 
 def test_checkpoints_without_a_configuration_are_not_trained_over(tmp_path):
-    made = trainer(tmp_path, "training.max_steps=1")
-    made.train()
-    (made.run.folder / "config.toml").unlink()
+    new_trainer = trainer(tmp_path, "training.max_steps=1")
+    new_trainer.train()
+    (new_trainer.run.folder / "config.toml").unlink()
     with pytest.raises(Exception, match=r"holds checkpoints but no config\.toml"):
-        prepare(configuration(tmp_path), made.run.folder)
+        prepare(configuration(tmp_path), new_trainer.run.folder)

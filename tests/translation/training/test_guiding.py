@@ -34,30 +34,30 @@ UNSAMPLED = parse(
 
 def tokenizers(*tags: str) -> Tokenizers:
     text = [side for pair in PAIRS for side in pair[:2]]
-    learnt = Tokenizer.train(text * 3, vocabulary_size=340, tags=tags)
-    return Tokenizers(learnt, learnt)
+    learnt_tokenizer = Tokenizer.train(text * 3, vocabulary_size=340, tags=tags)
+    return Tokenizers(learnt_tokenizer, learnt_tokenizer)
 
 
 def split_words(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
     """The word of each piece: how many have begun so far."""
     pieces = tokenizer.pieces(ids)
-    begun = ["".join(pieces[: end + 1]).count("\u2581") - 1 for end in range(len(ids))]
-    return [word if i > 3 else -1 for word, i in zip(begun, ids, strict=True)]
+    partial_counts = ["".join(pieces[: end + 1]).count("\u2581") - 1 for end in range(len(ids))]
+    return [word if i > 3 else -1 for word, i in zip(partial_counts, ids, strict=True)]
 
 
 @pytest.mark.parametrize("rows", ["read", "written"])
 def test_every_piece_of_a_word_looks_at_every_piece_of_the_words_linked_to_it(rows: str) -> None:
-    known = tokenizers()
-    batch = Epochs(PAIRS, known, UNSAMPLED).part(0, 0).batch
+    known_tokenizers = tokenizers()
+    batch = Epochs(PAIRS, known_tokenizers, UNSAMPLED).part(0, 0).batch
     assert len(batch.rows) == 3
-    linked = Guide(GuideSettings(rows=rows), PAIRS, known).linked(batch)  # type: ignore[arg-type]
+    linked = Guide(GuideSettings(rows=rows), PAIRS, known_tokenizers).linked(batch)  # type: ignore[arg-type]
     for i, row in enumerate(batch.rows):
         links = {
             tuple(map(int, link.replace("?", "-").split("-"))) for link in PAIRS[row].links.split()
         }
         target = batch.target_in if rows == "read" else batch.target_out
-        sources = split_words(known.source, batch.source[i].tolist())
-        targets = split_words(known.target, target[i].tolist())
+        sources = split_words(known_tokenizers.source, batch.source[i].tolist())
+        targets = split_words(known_tokenizers.target, target[i].tolist())
         expected = [[(s, t) in links for s in sources] for t in targets]
         assert linked[i].tolist() == expected
     assert linked.any()
@@ -65,44 +65,44 @@ def test_every_piece_of_a_word_looks_at_every_piece_of_the_words_linked_to_it(ro
 
 
 def test_marks_are_words_of_their_own_however_they_are_written() -> None:
-    known = tokenizers()
+    known_tokenizers = tokenizers()
     links = "0-0 1-1 2-2 3-4 4-3 5-4"  # el gato , ¿ duerme ? = the cat ... sleeps ?
     pair = Pair("el gato, ¿duerme?", "the cat... sleeps ?", links=links)
-    batch = Epochs([pair], known, UNSAMPLED).part(0, 0).batch
-    guide = Guide(GuideSettings(words="marks"), [pair], known)
-    pieces = known.source.pieces(batch.source[0].tolist())
-    written = known.target.pieces(batch.target_in[0].tolist())
+    batch = Epochs([pair], known_tokenizers, UNSAMPLED).part(0, 0).batch
+    guide = Guide(GuideSettings(words="marks"), [pair], known_tokenizers)
+    pieces = known_tokenizers.source.pieces(batch.source[0].tolist())
+    written_pieces = known_tokenizers.target.pieces(batch.target_in[0].tolist())
     # Characters that the tokenizer has not are bytes, and marks.
     source = [0, 0, 1, 1, 1, 2, 3, 3, 3, 4, 4, 4, 4, 4, 5, -1]
     assert "".join(pieces).replace("\u2581", " ") == " el gato<0x2C> <0xC2><0xBF>duerme<0x3F></s>"
     target = [-1, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 4, 4]
-    assert "".join(written).replace("\u2581", " ") == "<s> the cat... sleeps <0x3F>"
+    assert "".join(written_pieces).replace("\u2581", " ") == "<s> the cat... sleeps <0x3F>"
     linked = {tuple(map(int, link.split("-"))) for link in links.split()}
     expected = [[(s, t) in linked for s in source] for t in target]
     assert guide.linked(batch)[0].tolist() == expected
     with pytest.raises(DataError, match="has 3 words"):
-        Guide(GuideSettings(), [pair], known)
+        Guide(GuideSettings(), [pair], known_tokenizers)
 
 
 def test_a_pair_with_a_word_that_its_tokenizer_drops_teaches_nothing() -> None:
-    known = tokenizers()
+    known_tokenizers = tokenizers()
     pairs = [
         Pair("el \ufeff gato negro", "the black cat", links="0-0 2-2 3-1"),
         Pair("el gato", "the \x07", links="0-1"),
         Pair("el gato", "the cat", links="0-0 1-1"),
     ]
-    batch = Epochs(pairs, known, UNSAMPLED).part(0, 0).batch
-    linked = Guide(GuideSettings(), pairs, known).linked(batch)
+    batch = Epochs(pairs, known_tokenizers, UNSAMPLED).part(0, 0).batch
+    linked = Guide(GuideSettings(), pairs, known_tokenizers).linked(batch)
     taught = {int(row): bool(linked[i].any()) for i, row in enumerate(batch.rows)}
     assert taught == {0: False, 1: False, 2: True}
 
 
 def test_a_tag_belongs_to_no_word() -> None:
-    known = tokenizers("2fr")
-    plain = Epochs(PAIRS, known, UNSAMPLED).part(0, 0).batch
-    said = [pair._replace(tags=("2fr",)) for pair in PAIRS]
-    tagged = Epochs(said, known, UNSAMPLED).part(0, 0).batch
-    guide = Guide(GuideSettings(), PAIRS, known)
+    known_tokenizers = tokenizers("2fr")
+    plain = Epochs(PAIRS, known_tokenizers, UNSAMPLED).part(0, 0).batch
+    texts = [pair._replace(tags=("2fr",)) for pair in PAIRS]
+    tagged = Epochs(texts, known_tokenizers, UNSAMPLED).part(0, 0).batch
+    guide = Guide(GuideSettings(), PAIRS, known_tokenizers)
     one, other = guide.linked(plain), guide.linked(tagged)
     order = [list(tagged.rows).index(row) for row in plain.rows]
     assert not other[:, :, 0].any()
@@ -110,12 +110,12 @@ def test_a_tag_belongs_to_no_word() -> None:
 
 
 def test_the_loss_is_the_cross_entropy_of_linked_pieces_and_has_their_gradient() -> None:
-    known = tokenizers()
-    batch = Epochs(PAIRS, known, UNSAMPLED).part(0, 0).batch
+    known_tokenizers = tokenizers()
+    batch = Epochs(PAIRS, known_tokenizers, UNSAMPLED).part(0, 0).batch
     shape = (*batch.target_in.shape[:1], 2, batch.target_in.shape[1], 5)
     query = torch.randn(shape, requires_grad=True)
     key = torch.randn(shape[0], 2, batch.source.shape[1], 5)
-    guide = Guide(GuideSettings(head=1), PAIRS, known)
+    guide = Guide(GuideSettings(head=1), PAIRS, known_tokenizers)
     loss = guide.loss(regard.look(query, key), batch)
     log = torch.log_softmax(query[:, 1] @ key[:, 1].mT / 5**0.5, -1)
     expected = torch.zeros(())
@@ -134,8 +134,8 @@ def test_the_loss_of_looks_in_half_precision_is_summed_in_single(
     kept: str, dtype: torch.dtype
 ) -> None:
     """A look computes weights of half vectors in float32; weights that were stored stay halves."""
-    known = tokenizers()
-    batch = Epochs(PAIRS, known, UNSAMPLED).part(0, 0).batch
+    known_tokenizers = tokenizers()
+    batch = Epochs(PAIRS, known_tokenizers, UNSAMPLED).part(0, 0).batch
     draw = torch.Generator().manual_seed(0)
     rows, (target, source) = len(batch.rows), (batch.target_in.shape[1], batch.source.shape[1])
     look = regard.look(
@@ -144,7 +144,7 @@ def test_the_loss_of_looks_in_half_precision_is_summed_in_single(
     )
     if kept == "weights":
         look = StoredLook(look.weights().to(dtype))
-    guide = Guide(GuideSettings(), PAIRS, known)
+    guide = Guide(GuideSettings(), PAIRS, known_tokenizers)
     linked = guide.linked(batch).double()
     even = linked / linked.sum(-1, keepdim=True).clamp(min=1)
     with torch.autocast("cpu", dtype=dtype):
@@ -177,13 +177,13 @@ def test_a_head_learns_the_links_it_is_taught(tmp_path: Path, model: str) -> Non
     more = ["training.max_steps=120", "training.validate_every=120", "training.guide.weight=5.0"]
     more += ["training.guide.head=1"] if model == "transformer" else []
     trainer = guided(tmp_path, *more, model=model)
-    part = trainer.epochs.largest()
+    largest = trainer.epochs.largest()
     guide = trainer._learner.objective.guide
     assert guide is not None
 
     def crossed() -> float:
         """What linked words look at where they ought to."""
-        batch = part.batch
+        batch = largest.batch
         looks = trainer.model.eval().looks(batch.source, batch.source_lengths, batch.target_in)
         head = 1 if model == "transformer" else 0
         weights = looks["decoder.0.cross"].weights()[:, head].detach()

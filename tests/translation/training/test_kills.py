@@ -86,9 +86,9 @@ def result(folder: Path) -> tuple[object, ...]:
 def straight(tmp_path_factory) -> tuple[tuple[object, ...], int]:
     """What an uninterrupted training leaves, and how many changes to the disk it makes."""
     folder = tmp_path_factory.mktemp("straight")
-    made = trainer(folder, *SETTINGS)
+    new_trainer = trainer(folder, *SETTINGS)
     with killed_at(-1) as changes:
-        made.train()
+        new_trainer.train()
     return result(folder / "run"), len(changes)
 
 

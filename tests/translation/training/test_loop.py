@@ -44,11 +44,11 @@ def test_eight_pairs_are_learnt_by_heart(tmp_path, model):
     )
     settings += "tokenizer.sampling=0 training.batch_tokens=400 training.label_smoothing=0".split()
     settings += "training.schedule=constant training.learning_rate=2e-2 training.validate_sentences=0".split()
-    wanted = configuration(tmp_path, *settings, model=model)
+    expected_settings = configuration(tmp_path, *settings, model=model)
     eight.write_text("".join(f"{s}\t{t}\n" for s, t in PAIRS[::4]), encoding="utf-8")
-    made = prepare(wanted, tmp_path / "run")
-    assert made.train() == "finished"
-    quality = made.validation.measure(made.model)
+    new_trainer = prepare(expected_settings, tmp_path / "run")
+    assert new_trainer.train() == "finished"
+    quality = new_trainer.validation.measure(new_trainer.model)
     assert quality.exact == 100
     assert quality.loss < 0.2
 
@@ -57,9 +57,9 @@ def test_one_seed_one_model(tmp_path):
     hashes = []
     for n, seed in enumerate((1, 1, 2)):
         torch.rand(n)  # nothing depends on what the process drew before
-        made = trainer(tmp_path, f"seed={seed}", "training.max_steps=3", run=f"run{n}")
-        made.train()
-        hashes.append(last(made))
+        new_trainer = trainer(tmp_path, f"seed={seed}", "training.max_steps=3", run=f"run{n}")
+        new_trainer.train()
+        hashes.append(last(new_trainer))
     assert hashes[0] == hashes[1] != hashes[2]
 
 
@@ -68,11 +68,13 @@ def test_a_training_that_was_interrupted_is_the_one_that_was_not(tmp_path):
     straight.train()
     stop_at(trainer(tmp_path), 3)
     stop_at(resumed(tmp_path), 5)
-    again = resumed(tmp_path)
-    assert again.train() == "finished"
-    assert last(again) == last(straight)
-    assert [m["step"] for m in metrics(again) if m["kind"] == "step"] == list(range(1, 9))
-    quiet = [{k: v for k, v in m.items() if k != "tokens_per_second"} for m in metrics(again)]
+    second_trainer = resumed(tmp_path)
+    assert second_trainer.train() == "finished"
+    assert last(second_trainer) == last(straight)
+    assert [m["step"] for m in metrics(second_trainer) if m["kind"] == "step"] == list(range(1, 9))
+    quiet = [
+        {k: v for k, v in m.items() if k != "tokens_per_second"} for m in metrics(second_trainer)
+    ]
     assert quiet == [
         {k: v for k, v in m.items() if k != "tokens_per_second"} for m in metrics(straight)
     ]
@@ -103,12 +105,14 @@ def test_validations_of_one_training_have_one_tokenizer(tmp_path, step, kept, to
         def note(self, text: str) -> None:
             notes.append(text)
 
-    wanted = configuration(tmp_path, *CHINESE)
-    again = prepare_resumed(tmp_path / "run", configuration=wanted, observer=Noting())
-    assert again.progress.step == step
-    assert again.validation.tokenizer == again.progress.tokenizer == tokenizer
+    expected_settings = configuration(tmp_path, *CHINESE)
+    second_trainer = prepare_resumed(
+        tmp_path / "run", configuration=expected_settings, observer=Noting()
+    )
+    assert second_trainer.progress.step == step
+    assert second_trainer.validation.tokenizer == second_trainer.progress.tokenizer == tokenizer
     assert any("keeps the tokenizer 13a" in note for note in notes) == (tokenizer == "13a")
-    again.train()
+    second_trainer.train()
     assert resumed(tmp_path, *CHINESE).validation.tokenizer == tokenizer
 
 
@@ -120,108 +124,115 @@ def test_a_validation_that_was_stopped_is_made_before_anything_else(tmp_path, st
     folder = stopped.run.newest_checkpoint()
     assert folder.name == f"step-{step}-unvalidated"
     assert [m["step"] for m in metrics(stopped) if m["kind"] == "validation"] == [4][: step // 8]
-    again = resumed(tmp_path, *PATIENT)
-    assert again.progress.unvalidated
-    assert again.train(lambda: True) == "stopped"  # before its first batch
-    assert again.run.newest_checkpoint() == folder
-    again = resumed(tmp_path, *PATIENT)
-    assert again.train() == "finished"
-    assert last(again) == last(straight)
-    assert [m["step"] for m in metrics(again) if m["kind"] == "validation"] == [4, 8]
-    assert (again.progress.best, again.progress.step) == (straight.progress.best, 8)
-    kept = [path.name for _, path in again.run.checkpoints()]
-    assert kept == [path.name for _, path in straight.run.checkpoints()] == ["step-4", "step-8"]
+    second_trainer = resumed(tmp_path, *PATIENT)
+    assert second_trainer.progress.unvalidated
+    assert second_trainer.train(lambda: True) == "stopped"  # before its first batch
+    assert second_trainer.run.newest_checkpoint() == folder
+    second_trainer = resumed(tmp_path, *PATIENT)
+    assert second_trainer.train() == "finished"
+    assert last(second_trainer) == last(straight)
+    assert [m["step"] for m in metrics(second_trainer) if m["kind"] == "validation"] == [4, 8]
+    assert (second_trainer.progress.best, second_trainer.progress.step) == (
+        straight.progress.best,
+        8,
+    )
+    kept_names = [path.name for _, path in second_trainer.run.checkpoints()]
+    assert (
+        kept_names == [path.name for _, path in straight.run.checkpoints()] == ["step-4", "step-8"]
+    )
 
 
 def test_a_validation_that_was_told_but_not_saved_is_told_once(tmp_path):
     """A kill between the line of a validation that is made again and its checkpoint."""
     stop_at(trainer(tmp_path, *PATIENT), 4)
-    again = resumed(tmp_path, *PATIENT)
+    second_trainer = resumed(tmp_path, *PATIENT)
 
     class Killed(Observer):
         def validated(self, event: Validated) -> None:
             raise KeyboardInterrupt
 
-    again.observer = Killed()
+    second_trainer.observer = Killed()
     with pytest.raises(KeyboardInterrupt):
-        again.train()
-    assert metrics(again)[-1]["kind"] == "validation"
-    with (again.run.folder / "metrics.jsonl").open("ab") as file:
+        second_trainer.train()
+    assert metrics(second_trainer)[-1]["kind"] == "validation"
+    with (second_trainer.run.folder / "metrics.jsonl").open("ab") as file:
         file.write(b"\xff\n")  # a block that a power cut spoilt
-    again = resumed(tmp_path, *PATIENT)
-    again.train()
-    assert [m["step"] for m in metrics(again) if m["kind"] == "validation"] == [4, 8]
+    second_trainer = resumed(tmp_path, *PATIENT)
+    second_trainer.train()
+    assert [m["step"] for m in metrics(second_trainer) if m["kind"] == "validation"] == [4, 8]
 
 
 def test_steps_after_the_checkpoint_are_made_again_and_counted_once(tmp_path):
     """A kill at step 3, when step 2 was the last one saved."""
-    made = trainer(tmp_path, "training.save_every=2")
+    new_trainer = trainer(tmp_path, "training.save_every=2")
 
     class Killed(Observer):
         def advanced(self, step: int, total: int) -> None:
             if step == 4:
                 raise KeyboardInterrupt
 
-    made.observer = Killed()
+    new_trainer.observer = Killed()
     with pytest.raises(KeyboardInterrupt):
-        made.train()
-    with (made.run.folder / "metrics.jsonl").open("a") as file:
+        new_trainer.train()
+    with (new_trainer.run.folder / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "step", "st')
-    again = resumed(tmp_path)
-    assert again.progress.step == 2
-    again.train()
-    assert [m["step"] for m in metrics(again) if m["kind"] == "step"] == list(range(1, 9))
+    second_trainer = resumed(tmp_path)
+    assert second_trainer.progress.step == 2
+    second_trainer.train()
+    assert [m["step"] for m in metrics(second_trainer) if m["kind"] == "step"] == list(range(1, 9))
     straight = trainer(tmp_path, run="straight")
     straight.train()
-    assert last(again) == last(straight)
+    assert last(second_trainer) == last(straight)
 
 
 def test_a_finished_run_is_finished(tmp_path):
-    made = trainer(tmp_path, "training.max_steps=2")
-    made.train()
-    before = last(made)
-    again = resumed(tmp_path, "training.max_steps=2")
-    assert again.train() == "finished"
-    assert (again.progress.step, last(again)) == (2, before)
+    new_trainer = trainer(tmp_path, "training.max_steps=2")
+    new_trainer.train()
+    before = last(new_trainer)
+    second_trainer = resumed(tmp_path, "training.max_steps=2")
+    assert second_trainer.train() == "finished"
+    assert (second_trainer.progress.step, last(second_trainer)) == (2, before)
     longer = resumed(tmp_path, "training.max_steps=4")
     longer.train()
     assert longer.progress.step == 4
 
 
 def test_two_halves_accumulated_are_one_batch(tmp_path):
-    made = trainer(tmp_path, "model.dropout=0")
-    halves = [made.epochs.part(0, 0), made.epochs.part(0, 1)]
+    new_trainer = trainer(tmp_path, "model.dropout=0")
+    halves = [new_trainer.epochs.part(0, 0), new_trainer.epochs.part(0, 1)]
     tokens = sum(part.target_tokens for part in halves)
 
     def gradients(*parts: Part) -> list[torch.Tensor]:
-        made.model.zero_grad()
-        made._learner.gradients(list(parts), tokens, 1, "float32")
-        return [p.grad.clone() for p in made.model.parameters()]
+        new_trainer.model.zero_grad()
+        new_trainer._learner.gradients(list(parts), tokens, 1, "float32")
+        return [p.grad.clone() for p in new_trainer.model.parameters()]
 
     accumulated = gradients(*halves)
     rows = np.concatenate([part.rows for part in halves])
-    batch = collate(made.epochs._sources, made.epochs._targets, rows)
-    whole = gradients(Part(batch, rows, tokens))
-    for one, other in zip(accumulated, whole, strict=True):
+    batch = collate(new_trainer.epochs._sources, new_trainer.epochs._targets, rows)
+    whole_gradients = gradients(Part(batch, rows, tokens))
+    for one, other in zip(accumulated, whole_gradients, strict=True):
         assert torch.allclose(one, other, atol=1e-6)
 
 
 def test_accumulation_takes_so_many_batches_a_step(tmp_path):
-    made = trainer(tmp_path, "training.accumulate=3", "training.max_steps=2")
-    made.train()
-    assert made.progress.batch + made.progress.epoch * made.epochs.batches(0) == 6
+    new_trainer = trainer(tmp_path, "training.accumulate=3", "training.max_steps=2")
+    new_trainer.train()
+    assert (
+        new_trainer.progress.batch + new_trainer.progress.epoch * new_trainer.epochs.batches(0) == 6
+    )
 
 
 def test_a_loss_that_is_no_number_stops_and_keeps_the_checkpoint(tmp_path):
-    made = stop_at(trainer(tmp_path), 2)
-    before = last(made)
+    new_trainer = stop_at(trainer(tmp_path), 2)
+    before = last(new_trainer)
     with torch.no_grad():
-        next(made.model.parameters())[5] = torch.nan
+        next(new_trainer.model.parameters())[5] = torch.nan
     with pytest.raises(TrainingError) as fault:
-        made.train()
+        new_trainer.train()
     for part in ("step 3: loss nan", "gradient norm nan", "sentence pairs (rows ", "learning_rate"):
         assert part in str(fault.value)
-    assert last(made) == before
+    assert last(new_trainer) == before
     assert resumed(tmp_path).progress.step == 2
 
 
@@ -235,24 +246,24 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_checkpoint(tmp_path):
     ids=["cpu", "cuda", "python"],
 )  # fmt: skip
 def test_too_little_memory_is_told_with_what_to_lower(tmp_path, monkeypatch, fault):
-    made = trainer(tmp_path)
+    new_trainer = trainer(tmp_path)
 
     def starved(*_: object) -> None:
         raise fault
 
-    monkeypatch.setattr(made.model, "hidden", starved)
+    monkeypatch.setattr(new_trainer.model, "hidden", starved)
     with pytest.raises(
         TrainingError,
         match=r"out of memory on a batch of \d+ sentences.*\(step 1, rows .*training\.batch_tokens",
     ):
-        made.train()
+        new_trainer.train()
 
 
 def test_another_fault_is_not_called_memory(tmp_path, monkeypatch):
-    made = trainer(tmp_path)
-    monkeypatch.setattr(made.model, "hidden", lambda *_: torch.ones(2) @ torch.ones(3))
+    new_trainer = trainer(tmp_path)
+    monkeypatch.setattr(new_trainer.model, "hidden", lambda *_: torch.ones(2) @ torch.ones(3))
     with pytest.raises(RuntimeError, match=r"inconsistent tensor size|size mismatch|shape"):
-        made.train()
+        new_trainer.train()
 
 
 def scored(made: Trainer, monkeypatch, scores: list[float]) -> None:
@@ -269,30 +280,32 @@ EACH = (
 
 
 def test_the_best_are_kept_and_averaged_when_that_is_better(tmp_path, monkeypatch):
-    made = trainer(tmp_path, *EACH)
-    scored(made, monkeypatch, [1, 5, 2, 4, 3, 0, 5.5, 0])
-    made.train()
-    kept = sorted(p.name for p in (made.run.folder / "checkpoints").iterdir())
+    new_trainer = trainer(tmp_path, *EACH)
+    scored(new_trainer, monkeypatch, [1, 5, 2, 4, 3, 0, 5.5, 0])
+    new_trainer.train()
+    kept = sorted(p.name for p in (new_trainer.run.folder / "checkpoints").iterdir())
     assert kept == ["step-2", "step-4", "step-6"]  # the best two and the newest
-    own = {name: tensor.clone() for name, tensor in weights.unique(made.model).items()}
+    own_copies = {
+        name: tensor.clone() for name, tensor in weights.unique(new_trainer.model).items()
+    }
     two, four = (
-        weights.load(made.run.folder / "checkpoints" / f"step-{n}" / MODEL) for n in (2, 4)
+        weights.load(new_trainer.run.folder / "checkpoints" / f"step-{n}" / MODEL) for n in (2, 4)
     )
-    mean, said = made.best_weights()
+    mean, said = new_trainer.best_weights()
     assert said == "the mean of the weights of steps 2, 4"
     assert all(torch.allclose(mean[name], (two[name] + four[name]) / 2) for name in mean)
-    best, said = made.best_weights()  # now the mean is measured as worse
+    best, said = new_trainer.best_weights()  # now the mean is measured as worse
     assert said == "the weights of step 2"
     assert all(torch.equal(best[name], two[name]) for name in two)
-    assert all(torch.equal(own[n], t) for n, t in weights.unique(made.model).items())
+    assert all(torch.equal(own_copies[n], t) for n, t in weights.unique(new_trainer.model).items())
 
 
 def test_a_mean_is_compared_with_the_best_that_is_still_there(tmp_path, monkeypatch):
-    made = trainer(tmp_path, *EACH, "training.keep_best=3")
-    scored(made, monkeypatch, [1, 9, 2, 4, 3, 0, 4.5])
-    made.train()
-    shutil.rmtree(made.run.folder / "checkpoints" / "step-2")
-    assert made.best_weights()[1] == "the mean of the weights of steps 4, 5"
+    new_trainer = trainer(tmp_path, *EACH, "training.keep_best=3")
+    scored(new_trainer, monkeypatch, [1, 9, 2, 4, 3, 0, 4.5])
+    new_trainer.train()
+    shutil.rmtree(new_trainer.run.folder / "checkpoints" / "step-2")
+    assert new_trainer.best_weights()[1] == "the mean of the weights of steps 4, 5"
 
 
 def test_a_mean_is_measured_as_the_checkpoints_were(tmp_path, monkeypatch):
@@ -309,37 +322,37 @@ def test_a_mean_is_measured_as_the_checkpoints_were(tmp_path, monkeypatch):
 
 
 def test_without_averaging_the_best_alone(tmp_path, monkeypatch):
-    made = trainer(tmp_path, *EACH, "training.average=false")
-    scored(made, monkeypatch, [1, 2, 3, 9, 1, 1])
-    made.train()
-    assert made.best_weights()[1] == "the weights of step 4"
+    new_trainer = trainer(tmp_path, *EACH, "training.average=false")
+    scored(new_trainer, monkeypatch, [1, 2, 3, 9, 1, 1])
+    new_trainer.train()
+    assert new_trainer.best_weights()[1] == "the weights of step 4"
 
 
 def test_patience_ends_a_training(tmp_path, monkeypatch):
-    made = trainer(tmp_path, *EACH, "training.patience=2", "training.max_steps=50")
-    scored(made, monkeypatch, [1, 3, 2, 3, 9, 9])
-    assert made.train() == "finished"
-    assert made.progress.step == 4  # as good as the best is no progress
-    again = resumed(tmp_path, *EACH, "training.patience=2", "training.max_steps=50")
-    assert again.train() == "finished"
-    assert again.progress.step == 4
+    new_trainer = trainer(tmp_path, *EACH, "training.patience=2", "training.max_steps=50")
+    scored(new_trainer, monkeypatch, [1, 3, 2, 3, 9, 9])
+    assert new_trainer.train() == "finished"
+    assert new_trainer.progress.step == 4  # as good as the best is no progress
+    second_trainer = resumed(tmp_path, *EACH, "training.patience=2", "training.max_steps=50")
+    assert second_trainer.train() == "finished"
+    assert second_trainer.progress.step == 4
 
 
 @pytest.mark.parametrize(
     ("scores", "halved"), [([5, 1, 1, 1, 6, 1], [3, 3]), ([5, 1, 1, 1, 1, 1], [3, 2, 1])]
 )
 def test_each_plateau_halves_the_rate(tmp_path, monkeypatch, scores, halved):
-    made = trainer(tmp_path, *EACH, "training.schedule=plateau", "training.warmup=0")
-    scored(made, monkeypatch, scores)
-    made.train()
-    rates = [m["learning_rate"] for m in metrics(made) if m["kind"] == "step"]
+    new_trainer = trainer(tmp_path, *EACH, "training.schedule=plateau", "training.warmup=0")
+    scored(new_trainer, monkeypatch, scores)
+    new_trainer.train()
+    rates = [m["learning_rate"] for m in metrics(new_trainer) if m["kind"] == "step"]
     assert rates == [1e-2 * 0.5**i for i, steps in enumerate(halved) for _ in range(steps)]
 
 
 def test_metrics_hold_finite_numbers_and_every_validation(tmp_path):
-    made = trainer(tmp_path)
-    made.train()
-    lines = metrics(made)
+    new_trainer = trainer(tmp_path)
+    new_trainer.train()
+    lines = metrics(new_trainer)
     assert [m["step"] for m in lines if m["kind"] == "validation"] == [4, 8]
     numbers = [v for m in lines for v in m.values() if isinstance(v, float)]
     assert all(math.isfinite(number) for number in numbers)
@@ -351,20 +364,22 @@ PASSES = ("training.max_steps=0", "training.max_epochs=3")
 
 @pytest.mark.parametrize("accumulate", [1, 3])
 def test_passes_are_a_budget(tmp_path, accumulate):
-    made = trainer(tmp_path, *PASSES, f"training.accumulate={accumulate}", "training.log_every=2")
-    batches, taken = [made.epochs.batches(epoch) for epoch in range(3)], []
-    part = made.epochs.part
-    made.epochs.part = lambda *place: taken.append(place) or part(*place)  # type: ignore[method-assign]
-    assert made.train() == "finished"
+    new_trainer = trainer(
+        tmp_path, *PASSES, f"training.accumulate={accumulate}", "training.log_every=2"
+    )
+    batches, taken = [new_trainer.epochs.batches(epoch) for epoch in range(3)], []
+    part = new_trainer.epochs.part
+    new_trainer.epochs.part = lambda *place: taken.append(place) or part(*place)  # type: ignore[method-assign]
+    assert new_trainer.train() == "finished"
     assert taken == [(epoch, batch) for epoch in range(3) for batch in range(batches[epoch])]
-    assert made.progress.step == math.ceil(sum(batches) / accumulate)
-    assert made.schedule.steps == math.ceil(3 * batches[0] / accumulate)
-    assert metrics(made)[-1]["kind"] == "validation"
-    assert metrics(made)[0]["epochs"] == 3
+    assert new_trainer.progress.step == math.ceil(sum(batches) / accumulate)
+    assert new_trainer.schedule.steps == math.ceil(3 * batches[0] / accumulate)
+    assert metrics(new_trainer)[-1]["kind"] == "validation"
+    assert metrics(new_trainer)[0]["epochs"] == 3
     finished = resumed(tmp_path, *PASSES, f"training.accumulate={accumulate}")
     assert finished.over
     assert finished.train() == "finished"
-    assert finished.progress.step == made.progress.step
+    assert finished.progress.step == new_trainer.progress.step
     longer = resumed(
         tmp_path, *PASSES, "training.max_epochs=4", f"training.accumulate={accumulate}"
     )
@@ -379,55 +394,61 @@ def test_a_training_of_passes_that_was_interrupted_is_the_one_that_was_not(tmp_p
     straight.train()
     steps = straight.progress.step
     stop_at(trainer(tmp_path, *cosine), steps // 2)
-    again = resumed(tmp_path, *cosine)
-    again.train()
-    assert last(again) == last(straight)
-    rates = [m["learning_rate"] for m in metrics(again) if m["kind"] == "step"]
+    second_trainer = resumed(tmp_path, *cosine)
+    second_trainer.train()
+    assert last(second_trainer) == last(straight)
+    rates = [m["learning_rate"] for m in metrics(second_trainer) if m["kind"] == "step"]
     assert rates[-1] < 0.1 * max(rates)  # the schedule ends with the budget
 
 
 @pytest.mark.parametrize(("steps", "ends"), [(2, 2), (10_000, None)])
 def test_of_two_budgets_the_first_that_is_reached_ends(tmp_path, steps, ends):
-    made = trainer(tmp_path, f"training.max_steps={steps}", "training.max_epochs=1")
-    made.train()
-    assert made.progress.step == (ends or made.epochs.batches(0)) == made.schedule.steps
+    new_trainer = trainer(tmp_path, f"training.max_steps={steps}", "training.max_epochs=1")
+    new_trainer.train()
+    assert (
+        new_trainer.progress.step
+        == (ends or new_trainer.epochs.batches(0))
+        == new_trainer.schedule.steps
+    )
 
 
 def test_samples_are_kept_for_every_validation_once(tmp_path):
     straight = trainer(tmp_path, run="straight")
     straight.train()
-    kept = (straight.run.folder / "samples.txt").read_text(encoding="utf-8")
-    steps = [line for line in kept.splitlines() if line.startswith("step")]
+    kept_text = (straight.run.folder / "samples.txt").read_text(encoding="utf-8")
+    steps = [line for line in kept_text.splitlines() if line.startswith("step")]
     assert steps == ["step 4", "step 8"]
-    assert kept.count("  reference  ") == 6
-    made = trainer(tmp_path)
-    made.train()
-    shutil.rmtree(made.run.folder / "checkpoints" / "step-8")  # as a kill before it was saved
-    assert (made.run.folder / "samples.txt").read_text(encoding="utf-8") == kept
+    assert kept_text.count("  reference  ") == 6
+    new_trainer = trainer(tmp_path)
+    new_trainer.train()
+    shutil.rmtree(
+        new_trainer.run.folder / "checkpoints" / "step-8"
+    )  # as a kill before it was saved
+    assert (new_trainer.run.folder / "samples.txt").read_text(encoding="utf-8") == kept_text
     resumed(tmp_path).train()
-    assert (made.run.folder / "samples.txt").read_text(encoding="utf-8") == kept
+    assert (new_trainer.run.folder / "samples.txt").read_text(encoding="utf-8") == kept_text
 
 
 @pytest.mark.parametrize(("asked", "shown"), [(0, []), (2, [0, 2]), (9, [0, 1, 2, 3])])
 def test_samples_are_spread_over_the_validation_set(tmp_path, asked, shown):
-    made = trainer(tmp_path, f"training.validate_samples={asked}", "training.max_steps=1")
-    found = made.measure().samples
-    pairs = made.validation.pairs
-    assert [(each.source, each.reference) for each in found] == [pairs[i][:2] for i in shown]
-    made.train()
-    assert (made.run.folder / "samples.txt").exists() == (asked > 0)
+    new_trainer = trainer(tmp_path, f"training.validate_samples={asked}", "training.max_steps=1")
+    samples = new_trainer.measure().samples
+    pairs = new_trainer.validation.pairs
+    assert [(each.source, each.reference) for each in samples] == [pairs[i][:2] for i in shown]
+    new_trainer.train()
+    assert (new_trainer.run.folder / "samples.txt").exists() == (asked > 0)
 
 
 def test_samples_that_cannot_be_written_stop_the_training_by_name(tmp_path):
-    made = trainer(tmp_path)
-    (made.run.folder / "samples.txt").mkdir()
+    new_trainer = trainer(tmp_path)
+    (new_trainer.run.folder / "samples.txt").mkdir()
     with pytest.raises(TrainingError, match=r"samples\.txt: cannot be (read|written)"):
-        made.train()
+        new_trainer.train()
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "medium"])
 def test_other_precisions_train(tmp_path, precision):
-    made = trainer(tmp_path, f"training.precision={precision}", "training.max_steps=4")
-    assert made.train() == "finished"
-    assert all(p.dtype == torch.float32 for p in made.model.parameters())
+    new_trainer = trainer(tmp_path, f"training.precision={precision}", "training.max_steps=4")
+    assert new_trainer.train() == "finished"
+    assert all(p.dtype == torch.float32 for p in new_trainer.model.parameters())
     assert torch.get_float32_matmul_precision() == "highest"

@@ -24,9 +24,9 @@ ALL = [f"data.noise.{name}=0.3" for name in OPTIONS]
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_an_option_changes_its_part_of_the_pairs(option):
-    found = Noise(NoiseSettings(**{option: 0.3}), PAIRS).draw(Random(1))
-    assert 90 < len(found) < 150
-    rows = [(PAIRS[row], new) for row, new in found.items()]
+    case = Noise(NoiseSettings(**{option: 0.3}), PAIRS).draw(Random(1))
+    assert 90 < len(case) < 150
+    rows = [(PAIRS[row], new) for row, new in case.items()]
     if option in ("names", "numbers"):
         copied = [(new.source.split(" de ")[1], new.target.split(" near ")[1]) for _, new in rows]
         assert all(source.startswith(target[:-1].split()[0]) for source, target in copied)
@@ -60,18 +60,18 @@ def test_what_is_to_be_copied_gets_no_typing_error():
 
 
 def test_each_pass_has_other_noise_and_a_resumed_one_the_same(tmp_path):
-    made = trainer(tmp_path, *ALL)
-    other = trainer(tmp_path, *ALL, run="other")
+    new_trainer = trainer(tmp_path, *ALL)
+    other_trainer = trainer(tmp_path, *ALL, run="other")
 
     def sentences(epochs, epoch: int) -> list[list[list[int]]]:
-        parts = [epochs.part(epoch, n).batch for n in range(epochs.batches(epoch))]
-        return [part.source.tolist() for part in parts] + [
-            part.target_out.tolist() for part in parts
+        batches = [epochs.part(epoch, n).batch for n in range(epochs.batches(epoch))]
+        return [part.source.tolist() for part in batches] + [
+            part.target_out.tolist() for part in batches
         ]
 
-    first = [sentences(made.epochs, epoch) for epoch in (0, 1, 2)]
-    assert first[1] == sentences(other.epochs, 1)  # without the passes before it
-    assert first[0] != first[1] != first[2]
+    first_sentences = [sentences(new_trainer.epochs, epoch) for epoch in (0, 1, 2)]
+    assert first_sentences[1] == sentences(other_trainer.epochs, 1)  # without the passes before it
+    assert first_sentences[0] != first_sentences[1] != first_sentences[2]
 
 
 def test_a_stopped_training_with_noise_ends_with_the_same_weights(tmp_path):
@@ -79,10 +79,10 @@ def test_a_stopped_training_with_noise_ends_with_the_same_weights(tmp_path):
     straight = trainer(tmp_path, *changes, run="straight")
     straight.train()
     stop_at(trainer(tmp_path, *changes), 17)
-    again = resumed(tmp_path, *changes)
-    assert again.train() == "finished"
+    second_trainer = resumed(tmp_path, *changes)
+    assert second_trainer.train() == "finished"
     for name, tensor in straight.model.state_dict().items():
-        assert tensor.equal(again.model.state_dict()[name]), name
+        assert tensor.equal(second_trainer.model.state_dict()[name]), name
 
 
 def test_changed_pairs_are_marked_and_long_ones_are_not_taken(tmp_path):

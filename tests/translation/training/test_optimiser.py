@@ -17,19 +17,23 @@ MUON = "training.optimiser=muon"
 
 @pytest.mark.parametrize("model", MODELS)
 def test_muon_updates_the_matrices_of_layers_and_adamw_all_others(model, tmp_path):
-    made = trainer(tmp_path, MUON, model=model)
-    muon, adam = made.optimiser.parts
+    new_trainer = trainer(tmp_path, MUON, model=model)
+    muon, adam = new_trainer.optimiser.parts
     of_muon = {id(weight) for weight in muon.param_groups[0]["params"]}
-    names = {name for name, weight in made.model.named_parameters() if id(weight) in of_muon}
+    names = {name for name, weight in new_trainer.model.named_parameters() if id(weight) in of_muon}
     assert names, "no matrix is Muon's"
     assert not [name for name in names if "embedding" in name or name.startswith("output")]
-    others = {name for name, weight in made.model.named_parameters() if id(weight) not in of_muon}
+    other_names = {
+        name for name, weight in new_trainer.model.named_parameters() if id(weight) not in of_muon
+    }
     assert all(
         "embedding" in name or name.startswith("output") or weight.ndim != 2
-        for name, weight in made.model.named_parameters()
-        if name in others
+        for name, weight in new_trainer.model.named_parameters()
+        if name in other_names
     )
-    assert len(of_muon) + len(adam.param_groups[0]["params"]) == len(list(made.model.parameters()))
+    assert len(of_muon) + len(adam.param_groups[0]["params"]) == len(
+        list(new_trainer.model.parameters())
+    )
 
 
 @pytest.mark.parametrize("shape", [(16, 16), (32, 16), (16, 48)])
@@ -69,25 +73,28 @@ def test_muon_agrees_with_that_of_torch(half):
 
 
 def test_a_rate_that_is_set_reaches_both(tmp_path):
-    made = trainer(tmp_path, MUON)
-    for group in made.optimiser.param_groups:
+    new_trainer = trainer(tmp_path, MUON)
+    for group in new_trainer.optimiser.param_groups:
         group["lr"] = 0.0
-    own = {name: each.clone() for name, each in weights.unique(made.model).items()}
-    for parameter in made.model.parameters():
+    own_copies = {name: each.clone() for name, each in weights.unique(new_trainer.model).items()}
+    for parameter in new_trainer.model.parameters():
         parameter.grad = torch.ones_like(parameter)
-    made.optimiser.step()
-    assert all(torch.equal(own[name], each) for name, each in weights.unique(made.model).items())
+    new_trainer.optimiser.step()
+    assert all(
+        torch.equal(own_copies[name], each)
+        for name, each in weights.unique(new_trainer.model).items()
+    )
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_resumed_training_has_the_same_bits(model, tmp_path):
-    whole = trainer(tmp_path, MUON, model=model, run="whole")
-    assert whole.train() == "finished"
+    whole_trainer = trainer(tmp_path, MUON, model=model, run="whole")
+    assert whole_trainer.train() == "finished"
     stop_at(trainer(tmp_path, MUON, model=model, run="parts"), 3)
     parts = resumed(tmp_path, MUON, model=model, run="parts")
     parts.resume()
     assert parts.train() == "finished"
-    expected, found = weights.unique(whole.model), weights.unique(parts.model)
+    expected, found = weights.unique(whole_trainer.model), weights.unique(parts.model)
     assert all(torch.equal(expected[name], found[name]) for name in expected)
     state = checkpoints._optimiser_state(parts.model, parts.optimiser)
     assert any(name.startswith("momentum_buffer.") for name in state)

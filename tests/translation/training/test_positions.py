@@ -24,19 +24,21 @@ def test_a_training_goes_on_and_its_model_is_used(tmp_path, kind):
     straight = trainer(tmp_path, *changes, run="straight")
     assert straight.train() == "finished"
     stop_at(trainer(tmp_path, *changes), 3)
-    again = resumed(tmp_path, *changes)
-    assert again.train() == "finished"
-    for own, other in zip(again.model.parameters(), straight.model.parameters(), strict=True):
+    second_trainer = resumed(tmp_path, *changes)
+    assert second_trainer.train() == "finished"
+    for own, other in zip(
+        second_trainer.model.parameters(), straight.model.parameters(), strict=True
+    ):
         assert torch.equal(own, other)
-    again.run.publish(weights.unique(again.model), "card")
-    opened = Translator.open(again.run.folder)
-    assert opened.model.settings.positions == kind
-    alone = [opened.translate([text], beam=3)[0] for text in TEXTS]
-    together = opened.translate(TEXTS, beam=3)
+    second_trainer.run.publish(weights.unique(second_trainer.model), "card")
+    translator = Translator.open(second_trainer.run.folder)
+    assert translator.model.settings.positions == kind
+    alone = [translator.translate([text], beam=3)[0] for text in TEXTS]
+    together = translator.translate(TEXTS, beam=3)
     assert [one.text for one in together] == [one.text for one in alone]
-    twice = Translator.open([again.run.folder] * 2).translate(TEXTS, beam=3)
+    twice = Translator.open([second_trainer.run.folder] * 2).translate(TEXTS, beam=3)
     assert [one.text for one in twice] == [one.text for one in alone]
-    looked = opened.look(TEXTS[0], PAIRS[0][1])
+    looked = translator.look(TEXTS[0], PAIRS[0][1])
     assert looked.looks["encoder.0.self"].weights().sum(-1).allclose(torch.ones(()))
 
 
@@ -45,8 +47,8 @@ def test_a_training_goes_on_and_its_model_is_used(tmp_path, kind):
 def test_a_search_writes_what_teacher_forcing_says(tmp_path, kind):
     model = trainer(tmp_path, f"model.positions={kind}").model.eval()
     source, lengths = sources([[5, 6, 7, 8], [9, 4]])
-    found = greedy(model, source, lengths, max_length=6)
-    for row, (one,) in enumerate(found):
+    hypotheses = greedy(model, source, lengths, max_length=6)
+    for row, (one,) in enumerate(hypotheses):
         read = torch.tensor([[2, *one.tokens]])
         logits = model(source[row : row + 1], lengths[row : row + 1], read)[0]
         logits[:, [0, 2]] = -torch.inf
@@ -55,19 +57,19 @@ def test_a_search_writes_what_teacher_forcing_says(tmp_path, kind):
 
 @kinds
 def test_half_precision_trains(tmp_path, kind):
-    made = trainer(
+    new_trainer = trainer(
         tmp_path, f"model.positions={kind}", "training.precision=bfloat16", "training.max_steps=2"
     )
-    assert made.train() == "finished"
-    assert all(p.dtype == torch.float32 for p in made.model.parameters())
+    assert new_trainer.train() == "finished"
+    assert all(p.dtype == torch.float32 for p in new_trainer.model.parameters())
 
 
 def test_every_bias_is_learnt(tmp_path):
-    made = trainer(tmp_path, "model.positions=relative", "training.max_steps=1")
-    before = {name: p.detach().clone() for name, p in made.model.named_parameters()}
-    made.train()
-    for name, parameter in made.model.named_parameters():
-        assert not torch.equal(parameter, before[name]), name
+    new_trainer = trainer(tmp_path, "model.positions=relative", "training.max_steps=1")
+    copies_before = {name: p.detach().clone() for name, p in new_trainer.model.named_parameters()}
+    new_trainer.train()
+    for name, parameter in new_trainer.model.named_parameters():
+        assert not torch.equal(parameter, copies_before[name]), name
 
 
 @pytest.mark.parametrize(

@@ -47,12 +47,12 @@ class Notes(Observer):
 
 def test_a_vocabulary_that_the_text_does_not_fill_is_told(tmp_path):
     noted = Notes()
-    wanted = configuration(tmp_path, "tokenizer.vocabulary_size=5000")
-    trained = prepare(wanted, tmp_path / "run", observer=noted)
+    expected_settings = configuration(tmp_path, "tokenizer.vocabulary_size=5000")
+    trained = prepare(expected_settings, tmp_path / "run", observer=noted)
     size = len(trained.run.tokenizers().source)
-    told = f"the text gives {size} word pieces, fewer than tokenizer.vocabulary_size = 5000"
+    message = f"the text gives {size} word pieces, fewer than tokenizer.vocabulary_size = 5000"
     assert size < 5000
-    assert told in noted.lines
+    assert message in noted.lines
 
 
 def test_characters_that_a_vocabulary_leaves_out_are_listed(tmp_path):
@@ -93,10 +93,10 @@ def test_links_that_cannot_be_used_leave_no_folder_and_are_named(tmp_path):
 
 @pytest.mark.parametrize("content", ["", "\n\n\n", "a\t\n\tb\n"])
 def test_a_corpus_of_nothing(tmp_path, content):
-    wanted = configuration(tmp_path)
+    expected_settings = configuration(tmp_path)
     (tmp_path / "pairs.tsv").write_text(content)
     with pytest.raises(DataError, match=r"data\.train: no usable sentence pairs"):
-        prepare(wanted, tmp_path / "run")
+        prepare(expected_settings, tmp_path / "run")
 
 
 def test_a_taken_folder_is_refused(tmp_path):
@@ -106,32 +106,33 @@ def test_a_taken_folder_is_refused(tmp_path):
 
 
 def test_a_resumed_training_keeps_its_configuration(tmp_path):
-    made = trainer(tmp_path)
+    new_trainer = trainer(tmp_path)
     with pytest.raises(ConfigurationError) as fault:
         prepare_resumed(
-            made.run.folder, configuration=configuration(tmp_path, "model.width=32", "seed=9")
+            new_trainer.run.folder,
+            configuration=configuration(tmp_path, "model.width=32", "seed=9"),
         )
     assert "model.width: 16 in the run folder, 32 asked for" in str(fault.value)
     assert "seed: 1 in the run folder, 9 asked for" in str(fault.value)
 
 
 def test_a_mark_and_other_line_ends_change_nothing(tmp_path):
-    made = trainer(tmp_path)
+    new_trainer = trainer(tmp_path)
     path = tmp_path / "pairs.tsv"
     for run, content in (
         ("bom", b"\xef\xbb\xbf" + path.read_bytes()),
         ("crlf", path.read_bytes().replace(b"\n", b"\r\n")),
     ):
-        wanted = configuration(tmp_path)
+        expected_settings = configuration(tmp_path)
         path.write_bytes(content)
-        other = prepare(wanted, tmp_path / run)
-        assert (other.run.folder / "tokenizer.model").read_bytes() == (
-            made.run.folder / "tokenizer.model"
+        other_trainer = prepare(expected_settings, tmp_path / run)
+        assert (other_trainer.run.folder / "tokenizer.model").read_bytes() == (
+            new_trainer.run.folder / "tokenizer.model"
         ).read_bytes()
 
 
 def test_long_sentences_are_left_out_and_counted(tmp_path):
-    wanted = configuration(tmp_path, "data.longest=30")
+    expected_settings = configuration(tmp_path, "data.longest=30")
     with (tmp_path / "pairs.tsv").open("a") as file:
         file.write("one " * 1000 + "\tONE\n")
     notes: list[str] = []
@@ -139,8 +140,8 @@ def test_long_sentences_are_left_out_and_counted(tmp_path):
     class Heard:
         note = staticmethod(notes.append)
 
-    made = prepare(wanted, tmp_path / "run", observer=Heard())
-    assert len(made.epochs._words[0]) == len(PAIRS)
+    new_trainer = prepare(expected_settings, tmp_path / "run", observer=Heard())
+    assert len(new_trainer.epochs._words[0]) == len(PAIRS)
     assert any("left out 1 pairs" in note for note in notes)
 
 
@@ -157,7 +158,7 @@ def test_only_sentences_of_so_many_words_are_taken(tmp_path):
 
 def test_learned_positions_are_never_left(tmp_path):
     """Drawn segmentations are longer than the best ones, translations longer than their sources."""
-    made = trainer(
+    new_trainer = trainer(
         tmp_path,
         "model.positions=learned",
         "model.longest=8",
@@ -166,15 +167,15 @@ def test_learned_positions_are_never_left(tmp_path):
         "training.max_steps=12",
         "training.validate_every=6",
     )
-    assert made.train() == "finished"
+    assert new_trainer.train() == "finished"
 
 
 def test_validation_looks_at_a_sample_and_not_at_a_slice(tmp_path):
-    made = trainer(tmp_path)
+    new_trainer = trainer(tmp_path)
     from regard.translation.text.corpora import Pair
 
     pairs = [Pair(str(n), str(n)) for n in range(1000)]
-    tokenizers = made.run.tokenizers()
+    tokenizers = new_trainer.run.tokenizers()
 
     def rows(seed: int, sentences: int = 100) -> list[int]:
         sample = Validation(pairs, tokenizers, TrainingSettings(validate_sentences=sentences), seed)
@@ -188,11 +189,11 @@ def test_validation_looks_at_a_sample_and_not_at_a_slice(tmp_path):
 
 
 def test_validation_leaves_the_model_as_it_was(tmp_path):
-    made = trainer(tmp_path)
-    made.model.train()
-    first = made.validation.measure(made.model)
-    assert made.model.training
-    assert first == made.validation.measure(made.model)  # no dropout, no chance
+    new_trainer = trainer(tmp_path)
+    new_trainer.model.train()
+    first = new_trainer.validation.measure(new_trainer.model)
+    assert new_trainer.model.training
+    assert first == new_trainer.validation.measure(new_trainer.model)  # no dropout, no chance
 
 
 SEVERAL = """
@@ -241,20 +242,20 @@ def test_several_corpora_are_read_with_what_is_said_of_them(tmp_path, several):
 
 
 def test_batches_hold_tags_and_take_pairs_by_their_weights(tmp_path, several):
-    made = prepare(several, tmp_path / "run", data=tmp_path)
-    tags = made.run.tokenizers().source.tags
-    first: Counter[int] = Counter()
+    new_trainer = prepare(several, tmp_path / "run", data=tmp_path)
+    tags = new_trainer.run.tokenizers().source.tags
+    first_counts: Counter[int] = Counter()
     second: Counter[int] = Counter()
     for epoch in range(2):
-        for number in range(made.epochs.batches(epoch)):
-            source = made.epochs.part(epoch, number).batch.source
-            first.update(source[:, 0].tolist())
+        for number in range(new_trainer.epochs.batches(epoch)):
+            source = new_trainer.epochs.part(epoch, number).batch.source
+            first_counts.update(source[:, 0].tolist())
             second.update(source[:, 1].tolist())
-    assert first[tags["2big"]] == 2 * (2 * len(PAIRS) + 10)
+    assert first_counts[tags["2big"]] == 2 * (2 * len(PAIRS) + 10)
     assert second[tags["bt"]] == 2 * 10
-    assert 0 < first[tags["2same"]] < 2 * 6
-    assert set(first) == {tags["2big"], tags["2same"]}
-    assert made.measure().loss > 0
+    assert 0 < first_counts[tags["2same"]] < 2 * 6
+    assert set(first_counts) == {tags["2big"], tags["2same"]}
+    assert new_trainer.measure().loss > 0
 
 
 def test_tags_that_a_start_does_not_know_are_refused(tmp_path, several):
@@ -272,11 +273,11 @@ def test_word_vectors_are_refused_and_models_that_learnt_with_them_open(tmp_path
     with pytest.raises(ConfigurationError, match="word vectors are no longer read: leave"):
         trainer(tmp_path, vectors)
     assert not (tmp_path / "run").exists()
-    made = trainer(tmp_path)
+    new_trainer = trainer(tmp_path)
     settings = configuration(tmp_path, vectors, "pretrained.frozen=true")
     assert parse(dump(settings)) == settings
     content = dump(settings).encode()
-    made.run.keep(CONFIGURATION, content)
-    assert Run.open(made.run.folder).configuration == settings
+    new_trainer.run.keep(CONFIGURATION, content)
+    assert Run.open(new_trainer.run.folder).configuration == settings
     with pytest.raises(ConfigurationError, match="word vectors are no longer read: leave"):
-        prepare_resumed(made.run.folder)
+        prepare_resumed(new_trainer.run.folder)

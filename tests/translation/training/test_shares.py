@@ -35,9 +35,12 @@ def epochs(made, found, rank: int, size: int) -> Epochs:
 
 @pytest.mark.parametrize("size", [2, 3, 7])
 def test_a_step_has_the_same_sentences_whatever_the_number_of_processes(tmp_path, size):
-    made = trainer(tmp_path, "training.batch_tokens=60")
+    new_trainer = trainer(tmp_path, "training.batch_tokens=60")
     found = read_data(configuration(tmp_path).data, None, 1)
-    alone, ranks = epochs(made, found, 0, 1), [epochs(made, found, r, size) for r in range(size)]
+    alone, ranks = (
+        epochs(new_trainer, found, 0, 1),
+        [epochs(new_trainer, found, r, size) for r in range(size)],
+    )
     idle = 0
     for epoch in range(2):
         counts = {each.batches(epoch) for each in (alone, *ranks)}

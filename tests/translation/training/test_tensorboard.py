@@ -16,18 +16,18 @@ from regard.translation.training.reporting import TENSORBOARD, Reports, check_te
 def test_the_event_files_hold_the_metrics_once(tmp_path):
     accumulated = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     changes = ("training.save_every=100", "training.tensorboard=true")
-    made = stop_at(trainer(tmp_path, *changes), 5)
-    reports = Reports(made.run, True, made.observer, made.progress.step)
+    new_trainer = stop_at(trainer(tmp_path, *changes), 5)
+    reports = Reports(new_trainer.run, True, new_trainer.observer, new_trainer.progress.step)
     for _ in range(2):  # steps 6 and 7 are made and reported, and then there is a kill
-        update = made._step()
-        reports.stepped(made.progress, update.rate, update.norm, made.schedule.steps)
+        update = new_trainer._step()
+        reports.stepped(new_trainer.progress, update.rate, update.norm, new_trainer.schedule.steps)
     reports.close()
-    again = resumed(tmp_path, *changes)
-    assert again.progress.step == 5
-    again.train()
-    events = accumulated.EventAccumulator(str(made.run.folder / TENSORBOARD))
+    second_trainer = resumed(tmp_path, *changes)
+    assert second_trainer.progress.step == 5
+    second_trainer.train()
+    events = accumulated.EventAccumulator(str(new_trainer.run.folder / TENSORBOARD))
     events.Reload()
-    lines = map(json.loads, (made.run.folder / "metrics.jsonl").read_text().splitlines())
+    lines = map(json.loads, (new_trainer.run.folder / "metrics.jsonl").read_text().splitlines())
     expected: dict[str, list[tuple[int, float]]] = {}
     for line in lines:
         kind = {"step": "training", "validation": "validation"}[line["kind"]]

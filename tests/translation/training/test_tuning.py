@@ -107,25 +107,25 @@ def test_the_simplest_is_measured_to_the_end_even_if_it_looks_hopeless():
 
 
 def test_a_step_is_timed_by_the_clock_with_its_threads_and_arithmetic(tmp_path, monkeypatch):
-    made = trainer(tmp_path)
+    new_trainer = trainer(tmp_path)
     seen = []
     ticks = iter([10.0, 12.5])
-    words = made.model.logits
+    words = new_trainer.model.logits
 
     def logits(hidden: torch.Tensor) -> torch.Tensor:
         seen.append((torch.get_num_threads(), words(hidden).dtype))
         return words(hidden)
 
-    monkeypatch.setattr(made.model, "logits", logits)
+    monkeypatch.setattr(new_trainer.model, "logits", logits)
     monkeypatch.setattr(tuning.time, "perf_counter", ticks.__next__)
     before = torch.get_num_threads()
     try:
-        part = made.epochs.largest()
-        assert tuning.trial(made._learner, part, Setting("bfloat16", 2)) == 2.5
+        largest = new_trainer.epochs.largest()
+        assert tuning.trial(new_trainer._learner, largest, Setting("bfloat16", 2)) == 2.5
     finally:
         torch.set_num_threads(before)
     assert seen == [(2, torch.bfloat16)]
-    assert all(parameter.grad is None for parameter in made.model.parameters())
+    assert all(parameter.grad is None for parameter in new_trainer.model.parameters())
 
 
 def test_a_training_that_stays_slow_is_told_once():
@@ -165,30 +165,30 @@ def noted(made: Trainer) -> list[str]:
 
 def test_what_is_measured_and_chosen_is_said_kept_and_resumed(tmp_path, monkeypatch):
     quickest_is(Setting("bfloat16", 2), monkeypatch)
-    made = trainer(tmp_path, *AUTO)
-    made.observer = Notes()
-    stop_at(made, 1)
-    measured, chose = noted(made)
+    new_trainer = trainer(tmp_path, *AUTO)
+    new_trainer.observer = Notes()
+    stop_at(new_trainer, 1)
+    measured, chose = noted(new_trainer)
     assert measured.startswith(
         "measured on a batch, in target tokens a second: float32 with 1 thread "
     )
     assert chose.startswith("chose bfloat16 with 2 threads")
     quickest_is(ONE, monkeypatch)  # the machine has become another
-    again = resumed(tmp_path, *AUTO)
-    again.observer = Notes()
-    stop_at(again, 2)
-    assert noted(again) == []
-    assert (again.progress.precision, again.progress.threads) == ("bfloat16", 2)
-    assert again.progress.measured == made.progress.measured > 0
+    second_trainer = resumed(tmp_path, *AUTO)
+    second_trainer.observer = Notes()
+    stop_at(second_trainer, 2)
+    assert noted(second_trainer) == []
+    assert (second_trainer.progress.precision, second_trainer.progress.threads) == ("bfloat16", 2)
+    assert second_trainer.progress.measured == new_trainer.progress.measured > 0
 
 
 def test_precision_and_threads_may_change_on_resume_and_it_is_said(tmp_path, monkeypatch):
     quickest_is(Setting("bfloat16", 2), monkeypatch)
     stop_at(trainer(tmp_path, *AUTO), 1)
-    again = resumed(tmp_path, "training.precision=float32", "training.threads=1")
-    again.observer = Notes()
-    stop_at(again, 2)
-    assert noted(again) == [
+    second_trainer = resumed(tmp_path, "training.precision=float32", "training.threads=1")
+    second_trainer.observer = Notes()
+    stop_at(second_trainer, 2)
+    assert noted(second_trainer) == [
         "from step 2 on float32 with 1 thread, before bfloat16 with 2 threads: "
         "the weights will have other bits than without this change"
     ]
@@ -200,11 +200,11 @@ def test_fewer_threads_than_before_are_used_where_there_are_fewer(tmp_path, monk
     quickest_is(TWO, monkeypatch)
     stop_at(trainer(tmp_path), 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    again = resumed(tmp_path)
-    again.observer = Notes()
-    stop_at(again, 2)
-    assert again.progress.threads == 1
-    assert noted(again)[0].startswith(
+    second_trainer = resumed(tmp_path)
+    second_trainer.observer = Notes()
+    stop_at(second_trainer, 2)
+    assert second_trainer.progress.threads == 1
+    assert noted(second_trainer)[0].startswith(
         "from step 2 on float32 with 1 thread, before float32 with 2 threads"
     )
 
@@ -212,10 +212,14 @@ def test_fewer_threads_than_before_are_used_where_there_are_fewer(tmp_path, monk
 def test_nothing_is_measured_where_nothing_is_open(tmp_path, monkeypatch):
     quickest_is(TWO, monkeypatch)
     monkeypatch.setattr(tuning, "trial", lambda *_: pytest.fail("measured"))
-    made = trainer(tmp_path, "training.threads=2")
-    made.observer = Notes()
-    stop_at(made, 1)
-    assert (made.progress.precision, made.progress.threads, noted(made)) == ("float32", 2, [])
+    new_trainer = trainer(tmp_path, "training.threads=2")
+    new_trainer.observer = Notes()
+    stop_at(new_trainer, 1)
+    assert (new_trainer.progress.precision, new_trainer.progress.threads, noted(new_trainer)) == (
+        "float32",
+        2,
+        [],
+    )
 
 
 def test_measuring_changes_no_weight(tmp_path, monkeypatch):
@@ -227,18 +231,20 @@ def test_measuring_changes_no_weight(tmp_path, monkeypatch):
 
     monkeypatch.setattr(tuning, "trial", trial)
     measured = stop_at(trainer(tmp_path, *AUTO, run="measured"), 2)
-    given = stop_at(trainer(tmp_path, run="given"), 2)
-    assert measured.progress.precision == given.progress.precision == "float32"
-    pairs = zip(measured.model.parameters(), given.model.parameters(), strict=True)
+    actual_trainer = stop_at(trainer(tmp_path, run="given"), 2)
+    assert measured.progress.precision == actual_trainer.progress.precision == "float32"
+    pairs = zip(measured.model.parameters(), actual_trainer.model.parameters(), strict=True)
     assert all(torch.equal(one, other) for one, other in pairs)
 
 
 def test_a_slow_training_advises(tmp_path, monkeypatch):
     quickest_is(Setting("bfloat16", 2), monkeypatch)
-    made = trainer(tmp_path, *AUTO)
-    made.observer = Notes()
-    stop_at(made, 1)
-    made.progress.measured = 1e12  # tokens a second
-    stop_at(made, 5)
-    (advice,) = [said for said in noted(made) if "but 1,000,000,000,000 were measured" in said]
+    new_trainer = trainer(tmp_path, *AUTO)
+    new_trainer.observer = Notes()
+    stop_at(new_trainer, 1)
+    new_trainer.progress.measured = 1e12  # tokens a second
+    stop_at(new_trainer, 5)
+    (advice,) = [
+        said for said in noted(new_trainer) if "but 1,000,000,000,000 were measured" in said
+    ]
     assert advice.startswith("step 4: ")

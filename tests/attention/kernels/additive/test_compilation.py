@@ -48,12 +48,12 @@ def test_other_kernels_serve_until_the_loops_are_compiled(unfinished):
     assert served() == "reference"
     assert served(QUERY.repeat(1, 40, 1)) == "blocked"
     assert unfinished.is_started
-    before = regard.attend(QUERY, QUERY, QUERY, score=SCORE)
+    reading_before = regard.attend(QUERY, QUERY, QUERY, score=SCORE)
     received = regard.look(QUERY, QUERY, score=SCORE).received()
     assert unfinished.waited == 0
     unfinished.finish()
     assert served() == "cpu"
-    assert_close(before, regard.attend(QUERY, QUERY, QUERY, score=SCORE))
+    assert_close(reading_before, regard.attend(QUERY, QUERY, QUERY, score=SCORE))
     assert_close(received, regard.look(QUERY, QUERY, score=SCORE).received())
 
 

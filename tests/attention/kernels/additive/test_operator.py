@@ -39,8 +39,8 @@ def test_gradients_with_spans_and_documents() -> None:
 
 
 def test_the_operator_keeps_the_rules_of_torch_library() -> None:
-    given = _tensors(2, dtype=torch.float32)
-    arguments = (*given, None, None, None, None, torch.rand(5, 9) > 0.3, 0.0, 1.0)
+    tensors = _tensors(2, dtype=torch.float32)
+    arguments = (*tensors, None, None, None, None, torch.rand(5, 9) > 0.3, 0.0, 1.0)
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
     torch.library.opcheck(additive, arguments, test_utils=checks)
 
@@ -86,14 +86,14 @@ def test_vmap_is_a_loop(mapped: tuple[int | None, ...]) -> None:
 
 
 def test_several_upstream_gradients_at_once() -> None:
-    given = _tensors(2)
-    reading = _read(*given)
+    tensors = _tensors(2)
+    reading = _read(*tensors)
     upstream = torch.randn(4, *reading.shape, dtype=torch.float64)
     together = torch.autograd.grad(
-        reading, given, upstream, is_grads_batched=True, retain_graph=True
+        reading, tensors, upstream, is_grads_batched=True, retain_graph=True
     )
     for k in range(4):
-        alone = torch.autograd.grad(reading, given, upstream[k], retain_graph=True)
+        alone = torch.autograd.grad(reading, tensors, upstream[k], retain_graph=True)
         for mine, theirs in zip(together, alone, strict=True):
             assert torch.allclose(mine[k], theirs)
 
@@ -113,10 +113,10 @@ def test_compile_sees_one_graph() -> None:
 
 
 def test_there_is_no_second_gradient() -> None:
-    given = _tensors()
-    (slope,) = torch.autograd.grad(_read(*given).square().sum(), given[0], create_graph=True)
+    tensors = _tensors()
+    (slope,) = torch.autograd.grad(_read(*tensors).square().sum(), tensors[0], create_graph=True)
     with pytest.raises(NotImplementedError, match=r"pin regard.kernel\('blocked'\)"):
-        torch.autograd.grad(slope.sum(), given[0])
+        torch.autograd.grad(slope.sum(), tensors[0])
 
 
 @pytest.mark.parametrize(
@@ -148,9 +148,9 @@ def test_dispatch_goes_by_size() -> None:
     score = scores.Additive(4, 4, 64)
     large, small = torch.ones(2, 128, 4), torch.ones(2, 3, 4)
     assert regard.explain(large, large, score=score).kernel == "cpu"
-    few = regard.explain(small, small, score=score)
-    assert few.kernel == "reference"
-    assert "too small" in few.refused["cpu"]
+    few_explanation = regard.explain(small, small, score=score)
+    assert few_explanation.kernel == "reference"
+    assert "too small" in few_explanation.refused["cpu"]
 
 
 def test_the_backward_operator_gives_shapes_without_running() -> None:

@@ -68,8 +68,10 @@ def test_it_is_exact_to_the_end_of_its_reach(shift: float, asked: float) -> None
     )
     ours = _steps(score, a, c, None)
     torch.testing.assert_close(ours, (exact @ c.double()).float(), rtol=1e-5, atol=1e-5)
-    wanted = torch.autograd.grad((exact @ c.double()).sin().sum(), (a, c))
-    for mine, truth in zip(torch.autograd.grad(ours.sin().sum(), (a, c)), wanted, strict=True):
+    expected_gradients = torch.autograd.grad((exact @ c.double()).sin().sum(), (a, c))
+    for mine, truth in zip(
+        torch.autograd.grad(ours.sin().sum(), (a, c)), expected_gradients, strict=True
+    ):
         torch.testing.assert_close(mine, truth, rtol=1e-4, atol=1e-4)
 
 
@@ -120,6 +122,6 @@ def test_e_to_the_2c_is_kept_where_it_is_the_faster_way(monkeypatch: pytest.Monk
 def test_many_rows_are_read_a_strip_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     score, query, key, readable = _drawn()
     with torch.no_grad():
-        whole = _steps(score, query, key, readable)
+        whole_steps = _steps(score, query, key, readable)
         monkeypatch.setattr("regard.attention.kernels.additive.steps.ROOM", 1)
-        torch.testing.assert_close(_steps(score, query, key, readable), whole)
+        torch.testing.assert_close(_steps(score, query, key, readable), whole_steps)

@@ -45,7 +45,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def small(**changes: Any) -> RecurrentModel:
     """A model in float64, evaluating, with biases that are not 0."""
-    parts: dict[str, Any] = {
+    options: dict[str, Any] = {
         "embedding_width": 6,
         "encoder_width": 4,
         "decoder_width": 8,
@@ -53,11 +53,11 @@ def small(**changes: Any) -> RecurrentModel:
         "dropout": 0.0,
         "tied": "none",
     }
-    parts.update(changes)
-    if not parts.get("bidirectional", True):
-        parts["encoder_width"] = 8
+    options.update(changes)
+    if not options.get("bidirectional", True):
+        options["encoder_width"] = 8
     torch.manual_seed(0)
-    model = RecurrentModel(RecurrentSettings(**parts), 12, 12).double().eval()
+    model = RecurrentModel(RecurrentSettings(**options), 12, 12).double().eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith("bias"):

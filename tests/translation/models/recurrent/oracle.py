@@ -151,9 +151,9 @@ class Oracle:
             below = y
             for index, state in enumerate(layers):
                 name = f"decoder.cells.{index}"
-                after = self.cell(name, below, state, None if index else feed)
-                layers = [*layers[:index], after, *layers[index + 1 :]]
-                below = after[0]
+                cell_after = self.cell(name, below, state, None if index else feed)
+                layers = [*layers[:index], cell_after, *layers[index + 1 :]]
+                below = cell_after[0]
             if self.settings.attention == "bahdanau":
                 read = torch.cat([below, context, y])
                 hidden = torch.tanh(self.linear("decoder.readout", read))

@@ -60,8 +60,8 @@ def test_a_good_corpus_has_counts_and_no_findings(tmp_path: Path):
     ],
 )
 def test_bytes_and_characters_are_found_where_they_are(tmp_path, line, kind, byte):
-    found = said(check([table(tmp_path, *PLAIN, line)]))
-    assert found[kind] == [f"a.tsv:31:{byte}"]
+    lines = said(check([table(tmp_path, *PLAIN, line)]))
+    assert lines[kind] == [f"a.tsv:31:{byte}"]
 
 
 def test_letters_that_are_meant_are_no_faults(tmp_path: Path):
@@ -70,10 +70,14 @@ def test_letters_that_are_meant_are_no_faults(tmp_path: Path):
 
 
 def test_composed_and_decomposed_together_are_told(tmp_path: Path):
-    both = table(tmp_path, *PLAIN, "café\tx", "cafe\u0301\tx")
-    assert "warning: composed (NFC) and decomposed (NFD) characters mixed" in said(check([both]))
-    one = table(tmp_path, *PLAIN, "cafe\u0301\tx")
-    assert "warning: composed (NFC) and decomposed (NFD) characters mixed" not in said(check([one]))
+    both_table = table(tmp_path, *PLAIN, "café\tx", "cafe\u0301\tx")
+    assert "warning: composed (NFC) and decomposed (NFD) characters mixed" in said(
+        check([both_table])
+    )
+    one_table = table(tmp_path, *PLAIN, "cafe\u0301\tx")
+    assert "warning: composed (NFC) and decomposed (NFD) characters mixed" not in said(
+        check([one_table])
+    )
 
 
 def test_a_mark_at_the_start_belongs_to_no_word(tmp_path: Path):
@@ -102,8 +106,8 @@ def test_empty_sides_missing_columns_and_copies_are_counted(tmp_path: Path):
 def test_outliers_are_measured_by_the_corpus_own_proportion(tmp_path: Path):
     double = [f"{'x' * 20}\t{'y' * 40}" for _ in range(50)]
     lines = [*double, f"{'x' * 40}\t{'y' * 20}", f"{'x' * 20}\t{'y' * 50}", "x\tyyyyyyyyyyyyy"]
-    found = said(check([table(tmp_path, *lines)]))
-    assert found["warning: lengths more than 3 times out of proportion"] == ["a.tsv:51"]
+    actual_lines = said(check([table(tmp_path, *lines)]))
+    assert actual_lines["warning: lengths more than 3 times out of proportion"] == ["a.tsv:51"]
     assert "warning: lengths more than 10 times out of proportion" not in said(
         check([table(tmp_path, *lines)], ratio=10)
     )
@@ -116,11 +120,11 @@ def test_splits_that_share_sentences_are_told(tmp_path: Path):
     (overlap,) = report.overlaps
     assert overlap.exact == {"pairs": 1, "sources": 1, "targets": 2}
     assert overlap.folded == {"pairs": 2, "sources": 2, "targets": 3}
-    found = said(report)
+    lines = said(report)
     name = tmp_path / "train.tsv"
-    assert found[f"warning: pair that is in {name}, too"] == ["test.tsv:4"]
-    assert found[f"warning: target that is in {name}, too"] == ["test.tsv:3", "test.tsv:4"]
-    assert found[f"warning: pair that is in {name} but for case and punctuation"] == ["test.tsv:2"]
+    assert lines[f"warning: pair that is in {name}, too"] == ["test.tsv:4"]
+    assert lines[f"warning: target that is in {name}, too"] == ["test.tsv:3", "test.tsv:4"]
+    assert lines[f"warning: pair that is in {name} but for case and punctuation"] == ["test.tsv:2"]
 
 
 def test_two_files_must_have_the_same_lines(tmp_path: Path):

@@ -75,14 +75,14 @@ def test_a_packed_file_is_named_with_what_unpacks_it(tmp_path):
 )
 def test_a_file_without_lines_of_text_is_named(tmp_path, content, what):
     (tmp_path / "a.tsv").write_bytes(content)
-    found = check([Tsv(tmp_path / "a.tsv")])
-    assert what in str(found.findings.of("error")[0])
+    answer = check([Tsv(tmp_path / "a.tsv")])
+    assert what in str(answer.findings.of("error")[0])
 
 
 def test_commas_in_place_of_tabs_are_told(tmp_path):
-    found = said(table(tmp_path, *LINES, "un gato,a cat"))
+    lines = said(table(tmp_path, *LINES, "un gato,a cat"))
     kind = "fewer than 2 tab-separated columns, and commas or semicolons: export it with tabs"
-    assert found == {f"error: {kind}": [f"{tmp_path / 'a.tsv'}:31"]}
+    assert lines == {f"error: {kind}": [f"{tmp_path / 'a.tsv'}:31"]}
 
 
 @pytest.mark.parametrize(
@@ -120,5 +120,5 @@ def test_ordinary_text_is_no_fault(tmp_path, line):
 
 def test_a_file_that_cannot_be_read_has_no_counts(tmp_path):
     whole, missing = table(tmp_path, *LINES), tmp_path / "nosuch.tsv"
-    found = check([Tsv(whole), Tsv(missing)])
-    assert [split.unread for split in found.splits] == [False, True]
+    answer = check([Tsv(whole), Tsv(missing)])
+    assert [split.unread for split in answer.splits] == [False, True]
