@@ -40,7 +40,7 @@ def test_a_change_needs_little_more_processor_time_than_the_sentence(translator,
         pack(retranslated(translator, before, OFF)[0], "run")
 
     change()
-    turns = [(seconds(change), seconds(lambda: explore(translator, text))) for _ in range(5)]
+    turns = [(seconds(change), seconds(lambda: explore(translator, text))) for _ in range(3)]
     # A change is read as a new sentence is, beside the one before it: twice the work.
     assert statistics.median(ours / whole for ours, whole in turns) < 5
 

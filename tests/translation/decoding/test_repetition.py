@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 import torch
 from hypothesis import given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from tests.translation.decoding.toy import Toy, beam, every_translation, greedy, some_sources
 
 from regard.errors import ConfigurationError
-from regard.translation.decoding.hypothesis import completing, loops
+from regard.translation.decoding.hypothesis import Hypothesis, completing, loops
 from regard.translation.decoding.search import Search, translate_batch
 from regard.translation.models.ensemble import Ensemble
 from regard.translation.text.tokenizer import BOS, EOS, PAD
@@ -44,6 +46,17 @@ def test_a_word_is_found_exactly_when_it_would_complete_a_known_sequence(rows, s
     assert found == naive
 
 
+@cache
+def translations_of_four_words() -> list[list[Hypothesis]]:
+    """All those of 20 sentences, the best first."""
+    model, (source, lengths) = Toy(vocabulary=7), some_sources(20)
+    alone = [(source[i : i + 1], lengths[i : i + 1]) for i in range(len(source))]
+    return [
+        [one for one in every_translation(model, *sentence, 4) if len(one.tokens) == 4]
+        for sentence in alone
+    ]
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_a_wide_beam_finds_the_best_translation_without_repetition(size, compiled):
@@ -51,9 +64,7 @@ def test_a_wide_beam_finds_the_best_translation_without_repetition(size, compile
     limits = {"max_length": 4, "min_length": 4, "no_repeat_ngram": size}
     hypotheses = beam(model, source, lengths, size=70, **limits, compiled=compiled)
     changed = 0
-    for i, (best,) in enumerate(hypotheses):
-        every = every_translation(model, source[i : i + 1], lengths[i : i + 1], 4)
-        every = [one for one in every if len(one.tokens) == 4]
+    for (best,), every in zip(hypotheses, translations_of_four_words(), strict=True):
         expected = next(one for one in every if not repeats(one.tokens, size))
         assert best.tokens == expected.tokens
         assert best.log_probability == pytest.approx(expected.log_probability, abs=1e-4)
