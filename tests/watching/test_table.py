@@ -61,6 +61,31 @@ def test_copies_are_of_other_keys_with_the_same_token_and_inductions_of_those_af
     assert even.copy == pytest.approx(1 / LENGTH)
     # after the other 1, 2, 3: five such keys for six queries, that at the end has none
     assert even.induction == pytest.approx(5 / 36)
+    # three queries have their token before; each reads the key after it with 1 / 6
+    assert even.prefix == pytest.approx(1 / 6)
+    assert sink.prefix == pytest.approx(0)
+
+
+def test_heads_have_the_names_that_people_look_for(table):
+    assert [head.role for head in table] == ["sink", "", "previous token", ""]
+    assert [
+        line.split("  ")[-1].strip().lstrip("0123456789. ") for line in str(table).splitlines()[1:4]
+    ] == [
+        "sink",
+        "",
+        "previous token",
+    ]
+
+
+def test_a_measure_of_the_callers_is_a_column():
+    model = Heads()
+    with regard.watch(model) as seen:
+        model(torch.tensor([[1, 2, 3, 1, 2, 3]]))
+    table = seen.table(measure=lambda name, look: look.weights()[0, :, -1, 0])
+    assert [head.measure for head in table] == pytest.approx([1, 0, 0, 1 / 6], abs=1e-4)
+    assert str(table).splitlines()[0].split()[-2:] == ["measure", "role"]
+    with pytest.raises(regard.WatchError, match="return 4 numbers, one a head"):
+        seen.table(measure=lambda name, look: 1.0)
 
 
 def test_without_tokens_there_is_nothing_to_copy_and_given_ones_will_do():
@@ -72,7 +97,7 @@ def test_without_tokens_there_is_nothing_to_copy_and_given_ones_will_do():
     assert head.head == 1
     assert isnan(head.copy)
     assert isnan(head.induction)
-    assert str(seen.table()).splitlines()[1].endswith("-         -")
+    assert str(seen.table()).splitlines()[1].endswith("-         -         -")
     (head,) = seen.table(torch.tensor([[7, 7, 7, 7]]))
     assert head.copy == pytest.approx(1 - head.diagonal)
 
@@ -94,7 +119,7 @@ def test_a_notebook_shows_tables():
     assert shown.count("<tr>") == 201
     assert "100 more rows" in shown
     assert "<td>parts.&lt;b&gt;.self</td><td>self</td><td>0</td><td>" in shown
-    assert shown.split("</tr>")[1].count("<td>-</td>") == 2
+    assert shown.split("</tr>")[1].count("<td>-</td>") == 3
     seen.unseen["a<i>"] = "<reason>"
     shown = seen._repr_html_()
     assert "<td>parts.&lt;b&gt;.self</td><td>self</td><td>1 x 300 x 4 x 4</td>" in shown

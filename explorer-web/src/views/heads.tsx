@@ -27,6 +27,7 @@ const EXPLAINED: Record<string, string> = {
   agreement: "1 − alignment error rate of the links to the most read words, against the gold links",
   "agreement, word read": "the same, from the rows that have just read the word",
   induction: "the weight of keys that follow a key with the query's token",
+  prefix: "the same before the query, over queries whose token occurred before",
 };
 
 interface Cell {

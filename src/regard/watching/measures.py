@@ -8,6 +8,8 @@ diagonal: the weight of the key at the query's position; in cross attention at t
 previous: the weight of the key before that.
 copy: the weight of other keys with the query's token.
 induction: the weight of the keys after those (Olsson et al. 2022, arXiv 2209.11895).
+prefix: the same for keys up to the query's own, as a mean over the queries whose token occurred
+    before: the prefix matching score of that paper; nan if there is none.
 """
 
 from math import prod
@@ -53,7 +55,7 @@ def measures(
     rows: Int[Tensor, "rows"] | None = None,
     extent: Extent | None = None,
 ) -> dict[str, Tensor]:
-    """The measures by name, each of shape (heads,); copy and induction where the tokens are known.
+    """The measures by name, each of shape (heads,); the last three where the tokens are known.
 
     Args:
         look: (*entries, heads, queries, keys). The weights are computed in blocks of rows.
@@ -74,9 +76,9 @@ def measures(
     first_keys = key_places.new_zeros(1, 1)
     if extent is not None:
         first_keys, key_places = extent.first_keys, extent.places
-    zero = torch.zeros(heads, dtype=torch.float64, device=look.device)
+    zero = repeats = torch.zeros(heads, dtype=torch.float64, device=look.device)
     names = ["entropy", "distance", "sink", "diagonal", "previous"]
-    sums = dict.fromkeys(names + ["copy", "induction"] * (tokens is not None), zero)
+    sums = dict.fromkeys(names + ["copy", "induction", "prefix"] * (tokens is not None), zero)
     number = zero
     height = max(1, BLOCK // max(1, prod(look.shape[:-2]) * keys))
     numbers = torch.arange(queries if keys else 0) if rows is None else rows
@@ -93,10 +95,16 @@ def measures(
             if kind != "cross":
                 same = same & (columns != place)
             following = F.pad(same[..., :-1], (1, 0))
-            terms += [weights * each for each in (same, following)]
+            earlier = following if kind == "cross" else following & (columns <= place)
+            terms += [weights * each for each in (same, following, earlier)]
+            read = weights.sum(-1) > 0.5
+            repeats = repeats + (read & earlier.any(-1)).sum((0, 2))
         for name, values in zip(sums, terms, strict=True):
             sums[name] = sums[name] + values.sum((0, 2, 3))
-    return {name: total / number.clamp(min=1) for name, total in sums.items()}
+    means = {name: total / number.clamp(min=1) for name, total in sums.items()}
+    if tokens is not None:
+        means["prefix"] = sums["prefix"] / repeats
+    return means
 
 
 def _at(weights: Tensor, place: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from regard.watching.errors import WatchError
 from regard.watching.readings import Readings, readings
 from regard.watching.records import AttentionRecord, Recording, storages
 from regard.watching.shown import Tokens, shown
-from regard.watching.table import HeadTable, Subject, html, table
+from regard.watching.table import HeadTable, Measure, Subject, html, table
 
 # Of the explorer, which is a higher package and needed when it is called alone.
 SCENES, PAGE, NOTEBOOK = (f"regard.explorer.{name}" for name in ("scenes", "page", "notebook"))
@@ -163,18 +163,23 @@ class Seen(Mapping[str, Look]):
         record = self._recording.record(name)
         return readings(self.parts(name, step), record.projected, self._recording.selection.heads)
 
-    def table(self, tokens: Tensor | None = None, *, moved: bool = False) -> HeadTable:
-        """Entropy, distance, sink, diagonal and copy scores of every head.
+    def table(
+        self, tokens: Tensor | None = None, *, moved: bool = False, measure: Measure | None = None
+    ) -> HeadTable:
+        """Entropy, distance, sink, diagonal, copy and induction scores of every head, and its role.
 
         Args:
             tokens: (batch, length), the token ids; by default the input of the embedding with the
                 largest vocabulary.
             moved: measure `moved(name, shares=True)` in place of the weights.
+            measure: a function of the name of an attention and its look, which returns a number for
+                each head: one more column.
 
         Raises:
-            WatchError: the watch was opened without `values=True`, and `moved` needs them.
+            WatchError: the measure returned something else, or `moved` lacks the values of a watch
+                with `values=True`.
         """
-        return table(self._subjects(self, moved), self._recording.embedded, tokens)
+        return table(self._subjects(self, moved), self._recording.embedded, tokens, measure)
 
     def scene(
         self,

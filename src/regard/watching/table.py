@@ -1,21 +1,26 @@
 """A table of heads: entropy, distance and the positions that each head reads."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from html import escape
 from math import nan, prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from regard.attention.looks import Look
 from regard.watching.captured import CapturedCall
+from regard.watching.errors import WatchError
 from regard.watching.extents import Extent, extent
 from regard.watching.measures import TokenIds, measures, own_places
 
 MOST = 200  # rows of a table in a notebook
+LEAST_SHARE = 0.4  # of the weight of a head that has a role
+Measure = Callable[
+    [str, Look], Any
+]  # of the name of an attention and its look: a number for each head
 POSITIONS = re.compile(r"(^|[._])(pos(?!t)|wpe)|positions?$")
 
 
@@ -49,7 +54,10 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True)
 class Head:
-    """One head of one attention, with its `measures`; copy and induction are nan if the tokens are unknown."""
+    """One head of one attention, with its `measures`; the last three are nan if the tokens are unknown.
+
+    `measure` is that of the function passed to `table`.
+    """
 
     name: str
     kind: str
@@ -61,9 +69,23 @@ class Head:
     previous: float
     copy: float = nan
     induction: float = nan
+    prefix: float = nan
+    measure: float = nan
+
+    @property
+    def role(self) -> str:
+        """The name of heads that read as this one does: the largest of four measures, if it is 0.4 or more."""
+        shares = {
+            "previous token": self.previous,
+            "induction": self.prefix,
+            "duplicate token": self.copy,
+            "sink": self.sink,
+        }
+        role = max(shares, key=lambda name: -1.0 if shares[name] != shares[name] else shares[name])
+        return role if shares[role] >= LEAST_SHARE else ""
 
 
-COLUMNS = [field.name for field in fields(Head)]
+COLUMNS = [field.name for field in fields(Head)][:-1]
 
 
 @dataclass(frozen=True)
@@ -81,17 +103,29 @@ class HeadTable:
     def __str__(self) -> str:
         width = max([len("name"), *(len(head.name) for head in self.heads)])
         return "\n".join(
-            f"{name:{width}} {kind:6} {number:>4} " + " ".join(f"{cell:>9}" for cell in cells)
-            for name, kind, number, *cells in [COLUMNS, *self._rows()]
+            f"{name:{width}} {kind:6} {number:>4} "
+            + " ".join([*(f"{cell:>9}" for cell in cells), role]).rstrip()
+            for name, kind, number, *cells, role in [self._header, *self._rows()]
         )
 
     def _repr_html_(self) -> str:
-        return html(COLUMNS, self._rows())
+        return html(self._header, self._rows())
+
+    @property
+    def _measured(self) -> bool:
+        """Whether a function of the caller's measured a head."""
+        return any(head.measure == head.measure for head in self.heads)
+
+    @property
+    def _header(self) -> list[str]:
+        return [*COLUMNS, *["measure"] * self._measured, "role"]
 
     def _rows(self) -> list[list[str]]:
+        count = len(COLUMNS) + self._measured
         return [
             [head.name, head.kind, str(head.head)]
-            + ["-" if number != number else f"{number:.3f}" for number in astuple(head)[3:]]
+            + ["-" if number != number else f"{number:.3f}" for number in astuple(head)[3:count]]
+            + [head.role]
             for head in self.heads
         ]
 
@@ -100,6 +134,7 @@ def table(
     subjects: Iterable[Subject],
     embedded: list[EmbeddingCall],
     tokens: Tensor | None = None,
+    measure: Measure | None = None,
 ) -> HeadTable:
     """The table of heads of these attentions; arguments as for `Seen.table`."""
     rows = []
@@ -113,10 +148,22 @@ def table(
             read,
             extent=extent_of(subject),
         )
+        if measure is not None:
+            measured["measure"] = _of_heads(measure(subject.name, subject.look), subject)
         for place, number in enumerate(subject.numbers):
             of_head = {name: values[place].item() for name, values in measured.items()}
             rows.append(Head(subject.name, subject.kind, number, **of_head))
     return HeadTable(tuple(rows))
+
+
+def _of_heads(numbers: object, subject: Subject) -> Tensor:
+    """The numbers of a measure, one a head."""
+    measured = numbers if isinstance(numbers, Tensor) else torch.as_tensor(numbers)
+    if measured.shape != (subject.heads,):
+        raise WatchError(
+            f"measure returned {list(measured.shape)} for {subject.name}: return {subject.heads} numbers, one a head"
+        )
+    return measured
 
 
 def places(subject: Subject) -> Tensor:
