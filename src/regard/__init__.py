@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from regard.watching import Seen, WatchError, declare
     from regard.watching.change import change
     from regard.watching.effects import effects
+    from regard.watching.routes import routes
     from regard.watching.watch import watch
 
 try:
@@ -74,6 +75,7 @@ __all__ = [
     "positions",
     "programs",
     "read",
+    "routes",
     "scores",
     "watch",
 ]
@@ -100,6 +102,7 @@ _NAMES = {
     "look": "regard.attention.attend",
     "plot": "regard.viewing.plot",
     "read": "regard.attention.attend",
+    "routes": "regard.watching",
     "watch": "regard.watching",
 }
 _MODULES = set(__all__) - set(_NAMES) - {"__version__"}

@@ -155,7 +155,7 @@ def test_patches_and_means_of_heads_have_the_effect_that_hooks_find():
 @pytest.mark.parametrize(
     ("make", "layers_of", "heads"), [(gpt2, gpt2_layers, 3), (llama, llama_layers, 4)]
 )
-def test_the_gradient_is_the_slope_at_the_output_of_the_heads(make, layers_of, heads):
+def test_the_gradient_is_the_gradient_at_the_output_of_the_heads(make, layers_of, heads):
     model = make()
     metric = metrics.LogProbability(4)
     states = {}
@@ -279,7 +279,7 @@ def test_metrics_are_those_of_their_definitions():
             WatchError,
             "the metric has no gradient",
         ),
-        ({"method": "gradient", "metric": metrics.Divergence()}, WatchError, "has no slope"),
+        ({"method": "gradient", "metric": metrics.Divergence()}, WatchError, "gradient of 0"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:the watch has seen no attention")

@@ -11,6 +11,7 @@ from regard.watching.errors import WatchError
 from regard.watching.functions import declare
 from regard.watching.interception import register
 from regard.watching.readings import Readings
+from regard.watching.routes import Rollout, Routes, routes
 from regard.watching.seen import Seen
 from regard.watching.watch import watch
 
@@ -19,6 +20,8 @@ __all__ = [
     "Effect",
     "EffectTable",
     "Readings",
+    "Rollout",
+    "Routes",
     "Seen",
     "WatchError",
     "change",
@@ -26,5 +29,6 @@ __all__ = [
     "edits",
     "effects",
     "register",
+    "routes",
     "watch",
 ]

@@ -1,4 +1,4 @@
-"""The table of effects: what a model's output would be without each head, layer or key."""
+"""The table of effects of heads, layers or keys."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class EffectTable(Sequence[Effect]):
 
     @property
     def heading(self) -> str:
-        """The metric without an edit, the method, and what is missing."""
+        """The metric without an edit, the method, and how many rows are missing."""
         method = (
             "estimated by the gradient" if self.method == "gradient" else f"{self.passes} passes"
         )

@@ -1,4 +1,4 @@
-"""`regard.effects(model, inputs, metric)`: what the output would be without each head, layer or key."""
+"""`regard.effects(model, inputs, metric)`: the effect of each head, layer or key on a metric of the output."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from regard.watching.change import OnWeights, change
 from regard.watching.edits import Edit, Scale
 from regard.watching.effect_table import Effect, EffectTable
 from regard.watching.errors import WatchError
+from regard.watching.gradients import of_entries, output_gradients
 from regard.watching.inputs import ModelInputs, copy_of
 from regard.watching.metrics import Divergence
 from regard.watching.records import Layers
 from regard.watching.replay import Blocks
 from regard.watching.seen import Seen
-from regard.watching.slopes import of_entries, slopes
 from regard.watching.watch import watch
 
 Of = Literal["heads", "layers", "keys"]
@@ -335,28 +335,28 @@ class _Telling:
 
 
 def _estimated(scan: _Scan) -> EffectTable:
-    """The slope of the metric at each output of a head, times its change."""
+    """The gradient of the metric at each output of a head, times its change."""
     if isinstance(scan.metric, Divergence):
         raise WatchError(
-            "the divergence from the unedited output has no slope there, so it cannot be estimated:"
+            "the divergence from the unedited output has a gradient of 0 there, so that it cannot be estimated:"
             ' use method="run"'
         )
-    sloped = slopes(scan.model, scan.inputs, scan.metric, scan.layers)
+    backward = output_gradients(scan.model, scan.inputs, scan.metric, scan.layers)
     rows: list[Effect] = []
-    attentions = attentions_of(sloped.seen)
+    attentions = attentions_of(backward.seen)
     units = units_of(attentions, scan.of)
     by_key: Tensor | float = 0.0
     with torch.no_grad():
         for attention in attentions:
-            weights, slope = sloped.weights(attention.name), sloped.by_name[attention.name]
+            weights, gradient = backward.weights(attention.name), backward.by_name[attention.name]
             edit = scan.edit
             if isinstance(edit, Edit):
                 edit = edit.bound([attention.path, attention.name])
             if isinstance(edit, Edit) and edit.edits_outputs:
-                outputs = weights @ sloped.values(attention.name)
-                changes = (edit(outputs) - outputs) * slope
+                outputs = weights @ backward.values(attention.name)
+                changes = (edit(outputs) - outputs) * gradient
             else:
-                changes = (edit(weights) - weights) * sloped.of_weights(attention.name)
+                changes = (edit(weights) - weights) * backward.of_weights(attention.name)
             by_head = changes.sum((*range(changes.ndim - 3), -2, -1))
             if scan.of == "heads":
                 rows += [
@@ -369,7 +369,7 @@ def _estimated(scan: _Scan) -> EffectTable:
                 by_key = by_key + changes.sum(tuple(range(changes.ndim - 1)))
     if isinstance(by_key, Tensor):
         rows = [unit.row(float(effect)) for unit, effect in zip(units, by_key, strict=True)]
-    return EffectTable(tuple(rows), scan.of, sloped.metric, "gradient", len(units), 1)
+    return EffectTable(tuple(rows), scan.of, backward.metric, "gradient", len(units), 1)
 
 
 def _with_runs(estimates: EffectTable, runs: EffectTable) -> EffectTable:

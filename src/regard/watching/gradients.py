@@ -1,4 +1,4 @@
-"""The slope of a metric at the output of every head, from one forward and one backward pass."""
+"""The gradient of a metric at the output of every head, from one forward and one backward pass."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from regard.watching.watch import watch
 
 @dataclass(frozen=True, eq=False)
 class Shifted(Edit):
-    """Add zeros to the outputs of heads, of which a backward pass gives the slope."""
+    """Add zeros to the outputs of heads, of which a backward pass gives the gradient."""
 
     shifts: dict[str, list[Tensor]]  # by path
     path: str = ""
@@ -40,8 +40,8 @@ class Shifted(Edit):
 
 
 @dataclass(frozen=True)
-class Slopes:
-    """The attentions of a pass, the slope at the output of each, and the metric."""
+class OutputGradients:
+    """The attentions of a pass, the gradient at the output of each, and the metric."""
 
     seen: Seen
     by_name: dict[str, Float[Tensor, "*batch heads queries d_value"]]
@@ -56,19 +56,19 @@ class Slopes:
         return values if values.ndim > 3 else values.unsqueeze(-3)
 
     def of_weights(self, name: str) -> Float[Tensor, "*batch heads queries keys"]:
-        """The slope of the metric in each weight."""
+        """The gradient of the metric in each weight."""
         return self.by_name[name] @ self.values(name).mT
 
 
-def slopes(
+def output_gradients(
     model: nn.Module,
     inputs: ModelInputs,
     metric: Any,
     layers: Layers,
     *,
     frozen: bool = False,
-) -> Slopes:
-    """The slopes of a metric. `frozen` weights pass none on to queries and keys.
+) -> OutputGradients:
+    """The gradients of a metric. `frozen` weights pass none on to queries and keys.
 
     Raises:
         WatchError: the metric has no gradient, or an attention ran more than once.
@@ -96,7 +96,7 @@ def slopes(
         name: torch.zeros_like(shift) if gradient is None else gradient
         for name, shift, gradient in zip(paths, tensors, gradients, strict=True)
     }
-    return Slopes(seen, by_name, float(value.detach()))
+    return OutputGradients(seen, by_name, float(value.detach()))
 
 
 def of_entries(value: Any) -> Tensor:
