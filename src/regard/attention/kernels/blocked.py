@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import partial
-from math import prod
 from typing import Any
 
 import torch
@@ -21,7 +20,6 @@ from regard.attention.scores.score import pairwise
 from regard.loops.availability import differentiated, transformed
 
 BLOCK = 1 << 22  # numbers of a block
-LARGE = 1 << 26  # numbers of the whole from which blocks are worth computing twice
 LOW = 64  # queries of the lowest block that a narrow mask is worth
 
 
@@ -72,7 +70,7 @@ def spans_of(request: Request) -> list[Span]:
     A score or normaliser of the caller's sees every key, as it may depend on all of them.
     """
     queries, keys, mask = request.queries, request.keys, request.mask
-    height, narrow = max(1, BLOCK // max(1, width(request))), None
+    height, narrow = max(1, BLOCK // max(1, request.row_size)), None
     if isinstance(mask, Mask) and queries and keys and _is_local(request) and not transformed():
         narrow = mask
         middle = len(mask.reach(range(queries // 2, queries // 2 + 1), request.frame).some)
@@ -90,24 +88,3 @@ def spans_of(request: Request) -> list[Span]:
 def _is_local(request: Request) -> bool:
     """Whether a weight depends only on the keys that its query may read."""
     return pairwise(request.score) is not None and request.normaliser.is_ours
-
-
-def width(request: Request) -> int:
-    """The numbers that one query of every batch entry takes: scores, or the layer before them."""
-    return prod(request.batch()) * request.keys * _channels(request)
-
-
-def _channels(request: Request) -> int:
-    """The numbers that a pair takes: scores, weights and those between them, or a hidden layer.
-
-    A caller's own score counts as much as its vectors are wide.
-    """
-    score = pairwise(request.score)
-    if score is None:
-        return max(request.query.shape[-1], request.key.shape[-1])
-    return max(4, score.pair_width)
-
-
-def is_large(request: Request) -> bool:
-    """Whether the whole takes more than LARGE numbers."""
-    return request.queries * width(request) > LARGE

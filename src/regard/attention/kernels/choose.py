@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.kernels.additive.kernels import Cpu, Triton
-from regard.attention.kernels.blocked import Blocked, is_large
+from regard.attention.kernels.additive.kernels import ENOUGH, Cpu, Triton
+from regard.attention.kernels.blocked import Blocked
 from regard.attention.kernels.dots import dots_objection
 from regard.attention.kernels.matmul import Matmul
 from regard.attention.kernels.reference import Reference
@@ -24,7 +24,7 @@ from regard.attention.masks import MaskLike
 from regard.attention.normalisers import NormaliserLike
 from regard.attention.positions.biases import BiasLike
 from regard.attention.products import HALVES, product_dtype
-from regard.attention.scores import ScoreLike
+from regard.attention.scores import DotLike, ScoreLike
 
 SHORT = 128  # rows up to here are trained faster without fusing,
 FEW = 1 << 12  # from so many scores (benchmarks/small.py)
@@ -137,14 +137,20 @@ def choose(request: Request, value: Tensor) -> Kernel:
         if objection := only.objection(request, value):
             raise KernelRefusedError(f"kernel {name!r} cannot serve this request: {objection}")
         return only
-    if request.is_plain or dots_objection(request, value) is None:
+    if request.is_plain or _is_dots(request, value):
         if _is_plain(request, value):
-            is_long = request.keys > SHORT and is_large(request) and tiles_objection(request)
+            is_long = request.keys > SHORT and request.is_large and tiles_objection(request)
             return BLOCKED if is_long else MATMUL
         return SDPA if SDPA.shape_objection(request, value) is None else MATMUL
+    if request.size < ENOUGH:
+        return REFERENCE
     if CPU.is_chosen(request, value):
         return CPU
-    return BLOCKED if is_large(request) else REFERENCE
+    return BLOCKED if request.is_large else REFERENCE
+
+
+def _is_dots(request: Request, value: Tensor) -> bool:
+    return isinstance(request.score, DotLike) and dots_objection(request, value) is None
 
 
 def _is_plain(request: Request, value: Tensor) -> bool:

@@ -15,7 +15,8 @@ from regard.attention.masks.layout import Layout, lay
 from regard.attention.masks.mask import Given, check_boolean, check_name, pick
 from regard.attention.normalisers import Normaliser, NormaliserLike, Softmax, as_normaliser
 from regard.attention.positions.biases import BiasFunction, BiasLike, function_of
-from regard.attention.scores import ScaledDot, Score, ScoreLike, as_score
+from regard.attention.scores import PairScore, ScaledDot, Score, ScoreLike, as_score
+from regard.attention.scores.score import pairwise
 from regard.attention.shapes import (
     Frame,
     Shape,
@@ -28,6 +29,7 @@ from regard.attention.shapes import (
 from regard.attention.versions import Versions
 from regard.loops.availability import transformed
 
+LARGE = 1 << 26  # numbers of the whole from which blocks are worth computing twice
 DEFAULT_SCORE, DEFAULT_NORMALISER = ScaledDot(), Softmax()
 CAUSAL = causal(align="start")
 
@@ -55,6 +57,7 @@ class Request:
     is_plain: bool = field(default=False, init=False, repr=False)
     # The backward pass keeps NaN in masked keys out of the gradients, so that nothing else need do so.
     checks_gradients: bool = field(default=False, init=False, repr=False)
+    _size: int | None = field(default=None, init=False, repr=False)
     _layout: Layout | None = field(default=None, init=False, repr=False)
     _readable: Tensor | None = field(default=None, init=False, repr=False)
 
@@ -70,6 +73,23 @@ class Request:
     def pairs(self) -> int:
         """How many scores there are, of all batch entries."""
         return prod(self.frame.batch) * self.frame.queries * self.frame.keys
+
+    @property
+    def row_size(self) -> int:
+        """The numbers that one query of every batch entry takes: scores, or the layer before them."""
+        return prod(self.batch()) * self.frame.keys * pair_width(self)
+
+    @property
+    def size(self) -> int:
+        """The numbers that all queries take."""
+        if self._size is None:
+            self._size = self.frame.queries * self.row_size
+        return self._size
+
+    @property
+    def is_large(self) -> bool:
+        """Whether blocks of the queries are worth computing twice."""
+        return self.size > LARGE
 
     @property
     def is_masked(self) -> bool:
@@ -171,6 +191,17 @@ class Request:
         return batch
 
 
+def pair_width(request: Request) -> int:
+    """The numbers that a pair takes: scores, weights and those between them, or a hidden layer.
+
+    A caller's own score counts as much as its vectors are wide.
+    """
+    score = pairwise(request.score)
+    if score is None:
+        return max(request.query.shape[-1], request.key.shape[-1])
+    return max(4, score.pair_width)
+
+
 def _picked(plane: Tensor, rows: Tensor | None, columns: Tensor | None) -> Tensor:
     if rows is not None:
         plane = pick(plane, -2, rows)
@@ -204,7 +235,7 @@ def ask(
     request = Request(
         query,
         key,
-        DEFAULT_SCORE if score is None else as_score(score, query.shape[-1], key.shape[-1]),
+        _score(score, query, key),
         None,
         None,
         DEFAULT_NORMALISER if normaliser is None else as_normaliser(normaliser),
@@ -307,6 +338,14 @@ def check_types(query: Tensor, key: Tensor, value: Tensor | None) -> None:
 
 def _names(types: set[torch.dtype]) -> str:
     return ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in types))
+
+
+def _score(score: ScoreLike | None, query: Tensor, key: Tensor) -> Score:
+    if score is None:
+        return DEFAULT_SCORE
+    if isinstance(score, PairScore):
+        return score
+    return as_score(score, query.shape[-1], key.shape[-1])
 
 
 def _bias(bias: Any, frame: Frame) -> Tensor:

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.kernels.blocked import is_large
 from regard.attention.kernels.dots import factors
 from regard.attention.kernels.pieces import Piece, PieceBlocks, Tiling
 from regard.attention.kernels.recomputing import (
@@ -73,7 +72,7 @@ def divide(request: Request, fused: bool) -> Division | None:
     division = _division(request, is_written=not fused or request.has_bias)
     size = prod(request.batch()) // len(division)
     dense = size * area(division) > SHARE * _pairs(request)
-    is_short = request.queries * request.keys < WHOLE and not is_large(request)
+    is_short = request.queries * request.keys < WHOLE and not request.is_large
     return None if dense and is_short and not fused else division
 
 

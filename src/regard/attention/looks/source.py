@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.kernels.additive.kernels import Cpu
-from regard.attention.kernels.additive.requests import capped_score, joint_spans
+from regard.attention.kernels.additive.requests import joint_spans
 from regard.attention.kernels.request import Request
 from regard.attention.looks.blocks import Block, Index, Region, SoftmaxBlock
 from regard.attention.masks.mask import Given, Reach, pick
@@ -174,7 +174,7 @@ class AdditiveBlocks(SoftmaxBlocks):
     """Rows of softmax(cap(w . tanh(a + c)) + bias), scored by the loops of the kernel `cpu`."""
 
     def __init__(self, request: Request, batch: Shape) -> None:
-        self._score, self._cap = capped_score(request.score)
+        self._score, self._cap = request.score.capped()  # type: ignore[attr-defined]
         joint = torch.promote_types(request.query.dtype, request.key.dtype)
         dtype = torch.promote_types(joint, torch.float32)
         super().__init__(request, batch, dtype)

@@ -148,6 +148,8 @@ class Additive(nn.Module, PairScore, name=("additive", "concat")):
     """
 
     widths = ("d_query", "d_key", "d_hidden")
+    computation = ("__call__", "forward", "combine")
+    is_additive = True
     bias: nn.Parameter | None
 
     def __init__(
@@ -205,9 +207,6 @@ class Additive(nn.Module, PairScore, name=("additive", "concat")):
     def pair_width(self) -> int:
         return self.d_hidden
 
-    def is_itself(self) -> bool:
-        return unchanged(self, Additive, "__call__", "forward", "combine")
-
     def with_parameters(self, change: Change) -> PairScore | None:
         return with_changed(self, change, 1) if type(self) is Additive else None
 
@@ -232,12 +231,10 @@ class Additive(nn.Module, PairScore, name=("additive", "concat")):
 class PreparedAdditive(PairScore):
     """An additive score whose keys are W_k k already, and its queries W_q q + b if `projected`."""
 
+    is_additive = True
+
     score: Additive
     projected: bool = False
-
-    @property
-    def d_hidden(self) -> int:
-        return self.score.d_hidden
 
     @property
     def pair_width(self) -> int:

@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.scores.parametric import Additive, PreparedAdditive
+from regard.attention.scores.parametric import PreparedAdditive
 from regard.attention.scores.score import (
     Keys,
     PreparedCosine,
@@ -11,30 +11,16 @@ from regard.attention.scores.score import (
     Score,
     is_dots,
     pairwise,
-    unchanged,
 )
-from regard.attention.scores.soft_cap import SoftCap
 
 __all__ = [
     "PreparedAdditive",
     "PreparedCosine",
-    "is_additive",
-    "is_cap",
     "is_dots",
     "is_pairwise",
     "prepare",
     "prepare_both",
 ]
-
-
-def is_additive(score: object) -> bool:
-    """Whether a score combines its query and key features as `Additive` does."""
-    return isinstance(score, Additive) and score.is_itself()
-
-
-def is_cap(score: object) -> bool:
-    """Whether a score bounds another as `SoftCap` does."""
-    return unchanged(score, SoftCap, "__call__", "forward")
 
 
 def is_pairwise(score: object) -> bool:

@@ -54,9 +54,14 @@ class PairScore(ABC):
     Attributes:
         widths: the arguments that make a score which owns parameters, of "d_query", "d_key" and
             "d_hidden"; `build` passes `heads` with them.
+        computation: the methods that compute it; with one of them replaced it is another score.
+        is_additive: whether it is weight . tanh(query_features(query) + key_features(key)), of this
+            parameter and these methods.
     """
 
     widths: ClassVar[tuple[str, ...]] = ()
+    computation: ClassVar[tuple[str, ...]] = ()
+    is_additive: ClassVar[bool] = False
 
     def __init_subclass__(cls, name: str | tuple[str, ...] = (), **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -73,6 +78,10 @@ class PairScore(ABC):
         """The terms of the score of one query and one key; None where there are none."""
         return None
 
+    def capped(self) -> tuple[Score, float]:
+        """The score without its bound, and the bound; 0 where there is none."""
+        return self, 0.0
+
     @property
     def pair_width(self) -> int:
         """How many numbers the score of a pair takes."""
@@ -80,7 +89,8 @@ class PairScore(ABC):
 
     def is_itself(self) -> bool:
         """Whether no subclass, attribute or hook replaces the computation of this class."""
-        return not (isinstance(self, nn.Module) and is_hooked(self))
+        owner = next(kind for kind in type(self).__mro__ if "computation" in vars(kind))
+        return unchanged(self, owner, *self.computation)
 
     def with_parameters(self, change: Change) -> PairScore | None:
         """The score with other parameters; None where it may read tensors that it does not name.

@@ -16,7 +16,6 @@ from regard.attention.scores.score import (
     Scores,
     Terms,
     pairwise,
-    unchanged,
 )
 
 
@@ -35,6 +34,8 @@ class SoftCap(nn.Module, PairScore):
         >>> SoftCap(Dot(), 2.0)(torch.tensor([[100.0]]), torch.tensor([[100.0]]))
         tensor([[2.]])
     """
+
+    computation = ("__call__", "forward")
 
     def __init__(self, score: ScoreLike, cap: float) -> None:
         super().__init__()
@@ -59,8 +60,11 @@ class SoftCap(nn.Module, PairScore):
     def pair_width(self) -> int:
         return self.score.pair_width if isinstance(self.score, PairScore) else 1
 
+    def capped(self) -> tuple[Score, float]:
+        return self.score, self.cap
+
     def is_itself(self) -> bool:
-        return unchanged(self, SoftCap, "__call__", "forward") and pairwise(self.score) is not None
+        return super().is_itself() and pairwise(self.score) is not None
 
     def with_parameters(self, change: Change) -> PairScore | None:
         inner = pairwise(self.score) if type(self) is SoftCap else None

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from importlib.util import find_spec
-from math import prod
 from typing import cast
 
 import torch
@@ -19,7 +18,6 @@ from regard.attention.kernels.additive.requests import (
     additive_objection,
     is_written_out,
     operands,
-    within,
 )
 from regard.attention.kernels.blocked import in_blocks
 from regard.attention.kernels.recomputing import Blocks, Span
@@ -66,8 +64,9 @@ class Cpu:
 
     def is_chosen(self, request: Request, value: Tensor) -> bool:
         """Whether this serves where nothing is pinned."""
-        is_able = self.objection(request, value) is None
-        return is_able and self.pays(request) and self.is_ready(request, value)
+        if not self.pays(request) or self.objection(request, value):
+            return False
+        return self.is_ready(request, value)
 
     def is_ready(self, request: Request, value: Tensor) -> bool:
         """Whether its loops are compiled; if not, another process compiles them.
@@ -84,9 +83,7 @@ class Cpu:
 
     def pays(self, request: Request) -> bool:
         """Whether this is faster than the equations as they stand, compiling aside."""
-        channels = within(request.score).d_hidden
-        pairs = prod(request.frame.batch) * request.queries * request.keys
-        return request.queries >= FEW and pairs * channels >= ENOUGH
+        return request.queries >= FEW and request.size >= ENOUGH
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
         pairs = request.queries * request.keys

@@ -14,8 +14,8 @@ from regard.attention.masks import Mask
 from regard.attention.masks.sequences import Documents
 from regard.attention.normalisers import Softmax
 from regard.attention.products import fitted
-from regard.attention.scores import Additive, SoftCap
-from regard.attention.scores.prepare import PreparedAdditive, is_additive, is_cap
+from regard.attention.scores import PairScore
+from regard.attention.scores.score import pairwise
 from regard.attention.shapes import Frame, Shape, broadcast
 from regard.loops.availability import differentiated
 
@@ -25,27 +25,23 @@ OWN = (2, 2, 1, 2, 2, 2, 2, 1, 1)
 
 def additive_objection(request: Request, value: Tensor) -> str | None:
     """Why this is no softmax over additive scores; None when it is."""
-    score = within(request.score)
-    changed = isinstance(score, SoftCap) and not is_cap(score)
-    if changed or (isinstance(score, Additive) and not is_additive(score)):
-        return f"{name_of(score)} has methods or hooks of its own: only a call of it is exact"
-    if not isinstance(score, Additive | PreparedAdditive):
-        return f"{name_of(score)} is not an additive score"
+    score: Any = request.score
+    inner = score.capped()[0] if isinstance(score, PairScore) else score
+    if not (isinstance(inner, PairScore) and inner.is_additive):
+        return f"{name_of(inner)} is not an additive score"
+    if pairwise(score) is None:
+        changed = inner if pairwise(inner) is None else score
+        return f"{name_of(changed)} has methods or hooks of its own: only a call of it is exact"
     if type(request.normaliser) is not Softmax:
         return f"{name_of(request.normaliser)} is not a softmax"
     if request.dropout:
         return "it has no dropout"
     if differentiated():
         return "it has gradients for torch.autograd only: pin regard.kernel('blocked')"
-    sizes = (request.query, request.key, value, score.weight)
+    sizes = (request.query, request.key, value, inner.weight)  # type: ignore[attr-defined]
     if not all(tensor.numel() for tensor in sizes):
         return "an axis has size 0"
     return None
-
-
-def within(score: object) -> Any:
-    """The score that is capped, or the score itself."""
-    return score.score if isinstance(score, SoftCap) and is_cap(score) else score
 
 
 class Rules(NamedTuple):
@@ -108,16 +104,11 @@ def joint_spans(mask: Mask | Tensor | None, frame: Frame) -> tuple[Tensor, Tenso
     return reduce(torch.maximum, low), reduce(torch.minimum, high)
 
 
-def capped_score(score: object) -> tuple[Any, float]:
-    """The score within a cap, and the cap; 0 where there is none."""
-    return within(score), score.cap if isinstance(score, SoftCap) else 0.0
-
-
 def operands(
     request: Request, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Rules, float, float]:
     """a, c, w and the bias in a dtype, the rules of the mask, the cap (0 is none), the temperature."""
-    score, cap = capped_score(request.score)
+    score, cap = request.score.capped()  # type: ignore[attr-defined]
     bias, temperature = request.bias, request.normaliser.temperature  # type: ignore[attr-defined]
     a, c = score.query_features(request.query.to(dtype)), score.key_features(request.key.to(dtype))
     plane = None if bias is None else fitted(bias, dtype, temperature).to(dtype)
