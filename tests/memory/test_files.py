@@ -343,9 +343,8 @@ def test_an_encoder_of_enormous_ngrams_ends(tmp_path):
 
 
 def test_what_cannot_be_read_is_an_oserror_with_its_name(tmp_path):
-    for path in (tmp_path / "missing", tmp_path):
-        with pytest.raises(OSError, match=Path(path).name):
-            Memory.open(path)
+    with pytest.raises(OSError, match="missing"):
+        Memory.open(tmp_path / "missing")
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(MemoryFileError, match="not a regular file"):
         Memory.open(tmp_path / "pipe")

@@ -4,6 +4,7 @@ from regard.attention.caches import HeadMemory
 from regard.memory.file import MemoryFileError
 from regard.memory.memory import EmptyMemoryError, Found, Memory
 from regard.memory.ngrams import CharacterNgrams
+from regard.memory.stored import StoredMemory
 
 __all__ = [
     "CharacterNgrams",
@@ -12,4 +13,5 @@ __all__ = [
     "HeadMemory",
     "Memory",
     "MemoryFileError",
+    "StoredMemory",
 ]

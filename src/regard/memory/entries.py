@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import torch
@@ -36,13 +36,13 @@ class Prepared:
         versions = [each._version for each in _tensors(score, key)]
         return score is self._score and key is self._key and versions == self._versions
 
-    def append(self, new: Tensor, old_keys: Tensor, keys: Tensor) -> bool:
-        """Prepare new keys, too; False where the old keys are others by now."""
-        if not self.is_of(self._score, old_keys):
+    def append(self, new: Tensor, old_key: Tensor, grown_key: Tensor) -> bool:
+        """Prepare new keys, too; False where those before are others by now."""
+        if not self.is_of(self._score, old_key):
             return False
         with torch.no_grad():
-            self.rows.append(prepare(self._score, new.to(old_keys))[1])
-        self._follow(keys)
+            self.rows.append(prepare(self._score, new.to(old_key))[1])
+        self._follow(grown_key)
         return True
 
 
@@ -82,6 +82,31 @@ class Entries(nn.Module):
 
     def __len__(self) -> int:
         return 0 if self.key is None else self.key.shape[-2]
+
+    @property
+    def like(self) -> Tensor | None:
+        """A tensor of the precision, and on the device, of the keys; None before the first write."""
+        return self.key
+
+    def places(self) -> Iterable[int]:
+        """The positions of the entries in their order."""
+        return range(len(self))
+
+    def key_at(self, place: int) -> Any:
+        """The key of an entry as a vector."""
+        return None if self.key is None else self.key[..., place, :]
+
+    def value_at(self, place: int) -> Any:
+        """The value of an entry."""
+        return None if self.values is None else self.values[..., place, :]
+
+    def equal(self, vector: Tensor) -> list[int]:
+        """The places of the keys with these very numbers."""
+        key = self.key
+        if key is None or key.dim() > 2 or vector.shape != key.shape[-1:]:
+            return []
+        places: list[int] = (key == vector.to(key)).all(-1).nonzero().flatten().tolist()
+        return places
 
     @property
     def values(self) -> Float[Tensor, "*batch entries d_value"] | None:

@@ -71,7 +71,7 @@ def write_memory(path: str | os.PathLike[str], contents: Contents) -> None:
             raise ValueError(f"{name} holds infinities or NaN: a memory of them cannot be saved")
     metadata = {"format": FORMAT, "version": VERSION}
     for role in CLASSES:
-        metadata[role] = json.dumps(_describe(role, getattr(contents, role)))
+        metadata[role] = json.dumps(describe(role, getattr(contents, role)))
     metadata[CHECKSUM] = _checksum(stored, metadata)
     with files.replacing(path) as unfinished:
         try:
@@ -99,7 +99,7 @@ def read_memory(
         if checksum is not None and checksum != _checksum(tensors, metadata):
             _refuse("damaged: its checksum is not that of its contents")
         passed = {"score": score, "normaliser": normaliser, "encoder": encoder}
-        components = {name: _component(name, metadata.get(name), passed[name]) for name in CLASSES}
+        components = {name: component(name, metadata.get(name), passed[name]) for name in CLASSES}
         for name, tensor in tensors.items():
             if not torch.isfinite(tensor).all():
                 _refuse(f"tensor {name!r} holds infinities or NaN")
@@ -184,7 +184,7 @@ def _check_width(width: int, key: Tensor | None) -> None:
         _refuse(f"its encoder makes vectors of width {width}, at most {WIDEST}")
 
 
-def _describe(role: str, component: Any) -> dict[str, Any] | None:
+def describe(role: str, component: Any) -> dict[str, Any] | None:
     """None for the default, the name and fields of one of ours, or only that it is another."""
     if component is None:
         return None
@@ -200,7 +200,7 @@ def _class(role: str, name: object) -> Any:
     return next((kind for kind in ours if kind.__name__ == name and is_dataclass(kind)), None)
 
 
-def _component(role: str, stored: str | None, passed: Any) -> Any:
+def component(role: str, stored: str | None, passed: Any) -> Any:
     """The score, normaliser or encoder: the one that the caller passed, or as it was described."""
     if passed is not None or stored is None:
         return passed

@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -119,6 +119,9 @@ class Memory(nn.Module):
     A payload that JSON cannot hold is None there, with a warning; the others stay.
     """
 
+    _folders: ClassVar[Callable[..., Memory]]
+    """Opens a folder: `StoredMemory`, which is built on this class."""
+
     @answers({})
     def __init__(
         self,
@@ -168,24 +171,26 @@ class Memory(nn.Module):
 
     def __iter__(self) -> Iterator[Any]:
         """The keys in their order: the string where one was written, else the vector."""
-        names, keys = self.entries.names, self.keys
-        for place in range(len(self)):
-            name = None if names is None else names[place]
-            yield name if name is not None or keys is None else keys[..., place, :]
+        for place in self.entries.places():
+            yield self._key(place)
 
     def items(self) -> Iterator[tuple[Any, Any]]:
         """Each key, as `iter` gives it, with its payload, or its value where it has none."""
-        for place, key in enumerate(self):
-            yield key, self._answer(place)
+        for place in self.entries.places():
+            yield self._key(place), self._answer(place)
 
     def get(self, key: Any, default: Any = None) -> Any:
         """The payload, or value, of this very key; the default where nobody wrote the key."""
         place = self._place(key)
         return default if place is None else self._answer(place)
 
-    def update(self, entries: Mapping[Any, Any]) -> None:
-        """Write the entries of a dict, as `write` does."""
-        self.write(dict(entries))
+    def update(self, entries: Mapping[Any, Any] | Memory) -> None:
+        """Write the entries of a dict, as `write` does, or those of another memory behind the last one."""
+        if not isinstance(entries, Memory):
+            self.write(dict(entries))
+        elif entries.keys is not None:
+            theirs = entries.entries
+            self.entries.append(entries.keys, theirs.value, theirs.payloads, theirs.names)
 
     def __repr__(self) -> str:
         items = [f"{short(key)}: {short(item)}" for key, item in islice(self.items(), SHOWN)]
@@ -385,13 +390,12 @@ class Memory(nn.Module):
         if k < 1:
             raise ValueError(f"k is {k}: pass at least 1")
         vectors, alone = self._vectors(query), is_alone(query)
-        if not len(self) or self.keys is None:
+        if not len(self):
             weights = vectors.new_zeros((*vectors.shape[:-1], 0))
             positions = weights.long()
         else:
             height = max(1, ROOM // (len(self) * prod(vectors.shape[:-2])))
-            rows = vectors.split(height, dim=-2)
-            best = [self._best(each, k) for each in rows]
+            best = [self._search(rows, k) for rows in vectors.split(height, dim=-2)]
             weights, positions = (torch.cat(each, dim=-2) for each in zip(*best, strict=True))
         if alone:
             weights, positions = weights[..., 0, :], positions[..., 0, :]
@@ -400,13 +404,20 @@ class Memory(nn.Module):
             weights, self._at(positions, payloads.__getitem__ if payloads else _none), positions
         )
 
-    def _best(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def _search(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The largest weights of each query, and where they stand."""
         keys, options = self._prepared()
         scores = widen(options["score"](widen(queries), widen(keys)))
-        scores = level_best(scores, queries, keys)
+        return self._best(level_best(scores, queries, keys), k)
+
+    def _best(
+        self, scores: Tensor, k: int, readable: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The largest weights of each row of scores, and where they stand."""
         normaliser = as_normaliser(self.normaliser or "softmax")
-        weights = normaliser(scores)
+        weights = normaliser(scores, readable)
+        if readable is not None:
+            scores = scores.masked_fill(~readable, -torch.inf)
         if is_plain(normaliser):  # a better score never weighs less
             positions = top(scores.detach(), k)[1]
         else:
@@ -442,20 +453,29 @@ class Memory(nn.Module):
         normaliser: NormaliserLike | None = None,
         encoder: Encoder | None = None,
         trainable: Trainable = False,
+        write: bool = False,
     ) -> Memory:
         """A memory that was saved. The file is data only: nothing in it is ever run.
 
+        A folder is a `StoredMemory`, whose vectors stay on the disk:
+        ``with Memory.open(folder, write=True) as memory:`` makes one, or writes to it.
+
         Args:
-            path: The file.
+            path: The file, or the folder.
             score: In place of the saved one; needed where that was not one of ours.
             normaliser: Likewise.
             encoder: Likewise, once there are strings to encode.
-            trainable: As in the constructor.
+            trainable: As in the constructor; vectors on the disk are not.
+            write: Opens a folder for writing; one that is not there is made.
 
         Raises:
             MemoryFileError: If the file is damaged, hostile or of another kind.
             OSError: If the file cannot be read.
         """
+        if write or os.path.isdir(path):
+            if trainable:
+                raise ValueError("trainable is set: the vectors of a folder are not trained")
+            return cls._folders(path, score, normaliser, encoder, write=write)
         contents = read_memory(path, score=score, normaliser=normaliser, encoder=encoder)
         memory = cls(
             score=ScaledDot() if contents.score is None else contents.score,
@@ -477,7 +497,6 @@ class Memory(nn.Module):
 
     def _place(self, key: Any) -> int | None:
         """The place of the first entry with this very key, or None."""
-        keys = self.keys
         if isinstance(key, str):
             place = self.entries.place(key)
             if place is not None or self.entries.are_all_named() or self.encoder is None:
@@ -486,17 +505,19 @@ class Memory(nn.Module):
             vector: Tensor | None = self._vectors(key)[0]
         else:
             vector = numbers(key)
-        if keys is None or keys.dim() > 2 or vector is None or vector.shape != keys.shape[-1:]:
-            return None
-        equal = (keys == vector.to(keys)).all(-1).nonzero().flatten().tolist()
+        equal = [] if vector is None else self.entries.equal(vector)
         by_name = isinstance(key, str)
         return next((n for n in equal if not (by_name and self.entries.is_named(n))), None)
+
+    def _key(self, place: int) -> Any:
+        """The string that was written as the key of an entry, or its vector."""
+        name = None if self.entries.names is None else self.entries.names[place]
+        return self.entries.key_at(place) if name is None else name
 
     def _answer(self, place: int) -> Any:
         """The payload of an entry, or its value where it has none."""
         payload = None if self.entries.payloads is None else self.entries.payloads[place]
-        values = self.values
-        return values[..., place, :] if payload is None and values is not None else payload
+        return self.entries.value_at(place) if payload is None else payload
 
     def _at(self, positions: Tensor, answer: Callable[[int], Any]) -> list[Any]:
         def pick(nested: Any) -> Any:
@@ -519,8 +540,8 @@ class Memory(nn.Module):
         vectors = numbers(queries)
         if vectors is None or vectors.dim() == 0:
             raise TypeError(f"got {short(queries)}: pass vectors, a string or a list of strings")
-        if not isinstance(queries, Tensor) and self.keys is not None:
-            vectors = vectors.to(self.keys)
+        if not isinstance(queries, Tensor) and self.entries.like is not None:
+            vectors = vectors.to(self.entries.like)
         vectors = floats(vectors)
         return vectors.unsqueeze(0) if vectors.dim() == 1 else vectors
 
@@ -533,7 +554,8 @@ class Memory(nn.Module):
             raise TypeError(
                 f"the encoder made {short(result)} of {len(text)} strings: it has to make a vector of each"
             )
-        return floats(vectors if self.keys is None else vectors.to(self.keys))
+        like = self.entries.like
+        return floats(vectors if like is None else vectors.to(like))
 
 
 def _none(place: int) -> None:

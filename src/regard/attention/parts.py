@@ -1,0 +1,64 @@
+"""A reading over some of the keys, which adds up with those over the others to the reading over all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Part:
+    """What the keys of one part add to a softmax reading of all keys.
+
+        m = max_j s_j    z = sum_j e^(s_j - m)    u = sum_j e^(s_j - m) v_j
+
+    The sum of parts is associative, so blocks of a file, tiles or processes may come in any order.
+    reading = u / z; log-normaliser = m + ln z. Source: Milakov and Gimelshein 2018, arXiv 1805.02867,
+    equation 4. Sums are kept in float64: a million parts lose nothing.
+
+    Args:
+        maximum: m, -inf where nothing may be read.
+        total: z.
+        blend: u.
+    """
+
+    maximum: Float[Tensor, "*batch queries"]
+    total: Float[Tensor, "*batch queries"]
+    blend: Float[Tensor, "*batch queries d_value"]
+
+    @classmethod
+    def of(
+        cls,
+        scores: Float[Tensor, "*batch queries keys"],
+        value: Float[Tensor, "*batch keys d_value"],
+    ) -> Part:
+        """The part of these keys; a score of -inf excludes its key."""
+        maximum = (
+            scores.amax(-1) if scores.shape[-1] else scores.new_full(scores.shape[:-1], -torch.inf)
+        )
+        exponentials = torch.exp(scores - _finite(maximum).unsqueeze(-1))
+        return cls(maximum, exponentials.sum(-1).double(), (exponentials @ value).double())
+
+    def __add__(self, other: Part) -> Part:
+        maximum = torch.maximum(self.maximum, other.maximum)
+        ours, theirs = (
+            torch.exp((each.maximum - _finite(maximum)).double()) for each in (self, other)
+        )
+        total = self.total * ours + other.total * theirs
+        blend = self.blend * ours.unsqueeze(-1) + other.blend * theirs.unsqueeze(-1)
+        return Part(maximum, total, blend)
+
+    def reading(self) -> Float[Tensor, "*batch queries d_value"]:
+        """The blended values in float64; zeros for a query with nothing to read."""
+        return self.blend / torch.where(self.total == 0, 1.0, self.total).unsqueeze(-1)
+
+    def log_normaliser(self) -> Float[Tensor, "*batch queries"]:
+        """ln sum_j e^(s_j) in float64; -inf for a query with nothing to read."""
+        return self.maximum.double() + self.total.log()
+
+
+def _finite(maximum: Tensor) -> Tensor:
+    return torch.where(maximum == -torch.inf, 0.0, maximum)

@@ -1,0 +1,403 @@
+"""A memory on the disk: the dictionary of `Memory`, read in blocks, so that it may be larger than RAM."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.attention.looks import Look
+from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser
+from regard.attention.parts import Part
+from regard.attention.products import widen
+from regard.attention.ranking import top
+from regard.attention.scores import Cosine, ScaledDot, ScoreLike
+from regard.attention.shapes import ShapeError
+from regard.memory.file import CLASSES, MemoryFileError, component, describe
+from regard.memory.memory import SHARPNESS, EmptyMemoryError, Encoder, Memory
+from regard.memory.store import Store
+from regard.memory.vectors import DTYPES
+
+DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+
+class StoredEntries:
+    """Entries in a folder, under the names that `Entries` has for those in RAM."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.names = _Lists(store, 0)
+
+    def __len__(self) -> int:
+        return self.store.state.rows - self.store.state.deleted
+
+    @property
+    def payloads(self) -> Sequence[Any] | None:
+        """The payload of each entry, or None; None before the first list of them."""
+        return None if self.store.state.rows_from is None else _Lists(self.store, 1)
+
+    @property
+    def d_key(self) -> int | None:
+        kind = self.store.state.keys
+        return None if kind is None else kind[1]
+
+    @property
+    def d_value(self) -> int | None:
+        kind = self.store.state.values or self.store.state.keys
+        return None if kind is None else kind[1]
+
+    @property
+    def like(self) -> Tensor | None:
+        kind = self.store.state.keys
+        return None if kind is None else torch.empty(0, dtype=DTYPES[kind[0]])
+
+    @property
+    def key(self) -> Tensor | None:
+        return self._tensor("keys")
+
+    @property
+    def value(self) -> Tensor | None:
+        return None if self.store.state.values is None else self._tensor("values")
+
+    @property
+    def values(self) -> Tensor | None:
+        return self._tensor("values")
+
+    def _tensor(self, name: str) -> Tensor | None:
+        spans = self.store.spans()
+        return (
+            torch.cat([self.store.vectors(name).read(*span) for span in spans]) if spans else None
+        )
+
+    def places(self) -> Iterable[int]:
+        deleted = set(self.store.deleted)
+        return (row for row in range(self.store.state.rows) if row not in deleted)
+
+    def key_at(self, place: int) -> Tensor:
+        return self._row("keys", place)
+
+    def value_at(self, place: int) -> Tensor:
+        return self._row("values", place)
+
+    def _row(self, name: str, place: int) -> Tensor:
+        return self.store.vectors(name).read(place, place + 1)[0]
+
+    def equal(self, vector: Tensor) -> list[int]:
+        if self.d_key is None or vector.shape != (self.d_key,):
+            return []
+        deleted, places = set(self.store.deleted), []
+        for start, stop in self.store.spans():
+            keys = self.store.vectors("keys").read(start, stop)
+            same = (keys == vector.to(keys)).all(-1).nonzero().flatten() + start
+            places += [place for place in same.tolist() if place not in deleted]
+        return places
+
+    def place(self, name: str) -> int | None:
+        return self.store.place_of(name)
+
+    def is_named(self, place: int) -> bool:
+        return self.names[place] is not None
+
+    def are_all_named(self) -> bool:
+        return len(self) == self.store.state.named
+
+    def append(
+        self,
+        key: Tensor,
+        value: Tensor | None = None,
+        payloads: Sequence[Any] | None = None,
+        names: Sequence[str | None] | None = None,
+    ) -> None:
+        """Commit entries; they are on the disk when this returns."""
+        state = self.store.state
+        if value is None and state.values is not None:
+            value = key
+        for name, vectors, width in (("key", key, self.d_key), ("value", value, self.d_value)):
+            if vectors is None:
+                continue
+            if vectors.dim() != 2 or len(vectors) != len(key):
+                shapes = f"keys have shape {tuple(key.shape)}, values {tuple(vectors.shape)}"
+                raise ShapeError(f"{shapes}: pass one row for each entry, (entries, width)")
+            if width is not None and vectors.shape[-1] != width:
+                raise ShapeError(
+                    f"{name}s are {vectors.shape[-1]} wide: pass {name}s of width {width}"
+                )
+            if not torch.isfinite(vectors).all():
+                raise ValueError(
+                    f"a {name} holds infinities or NaN: a memory of them cannot be saved"
+                )
+        if isinstance(payloads, str) or (payloads is not None and len(payloads) != len(key)):
+            raise ShapeError(f"payloads is no list of {len(key)}: pass one payload for each key")
+        kinds = {"keys": _kind(key), "values": None if value is None else _kind(value)}
+        if len(key):
+            if state.rows and value is not None and state.values is None:
+                self.store.separate_values()
+            self.store.append(key, value, payloads, names, kinds)
+
+    def replace(
+        self, places: Sequence[int], value: Tensor | None, payloads: Sequence[Any] | None
+    ) -> None:
+        """Commit other payloads; entries with other values move behind the last one."""
+        payloads = payloads or [None] * len(places)
+        if value is None:
+            for place, payload in zip(places, payloads, strict=True):
+                self.store.set_payload(place, payload)
+            return
+        keys = torch.stack([self.key_at(place) for place in places])
+        names = [self.names[place] for place in places]
+        self.append(keys, value, payloads, names)
+        self.store.delete(places)
+
+
+class _Lists(Sequence[Any]):
+    """The payloads, or the names, by position: each is read when it is needed."""
+
+    def __init__(self, store: Store, which: int) -> None:
+        self._store, self._which = store, which
+
+    def __len__(self) -> int:
+        return self._store.state.rows
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._store.entry(range(len(self))[place])[self._which]
+
+
+class StoredMemory(Memory):
+    """A soft dictionary in a folder, with the methods of `Memory`: made by ``Memory.open(folder)``.
+
+    Vectors stay on the disk and are read in blocks of 2 MB, so a memory may be larger than RAM. A
+    block's checksum is compared when it is first read. `write` and what else changes it are committed
+    when they return: a kill or a power cut loses nothing of them. One process writes at a time; readers see
+    the commit at which they opened the folder, until they call `refresh`.
+
+    Precision and widths are those of the first write: float32, float16 or bfloat16. Payloads are what
+    JSON can hold, or bytes. Positions are those of the writing; `delete` leaves them, `compact` counts anew.
+
+    ``keys``, ``values`` and `look` take all vectors into RAM; `read`, `find` and lookups do not.
+
+    Example:
+        >>> import tempfile
+        >>> from regard.memory import CharacterNgrams
+        >>> folder = tempfile.mkdtemp()
+        >>> with Memory.open(folder, write=True, encoder=CharacterNgrams()) as memory:
+        ...     memory.write(["Subject", "Pronoun"], payloads=["Professor Perry", "he"])
+        >>> with Memory.open(folder) as memory:
+        ...     memory.find("subjects", 1).payloads
+        ['Professor Perry']
+    """
+
+    entries: Any
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        score: ScoreLike | None = None,
+        normaliser: NormaliserLike | None = None,
+        encoder: Encoder | None = None,
+        *,
+        write: bool = False,
+    ) -> None:
+        nn.Module.__init__(self)
+        store = Store(Path(folder), write=write)
+        self.entries = StoredEntries(store)
+        try:
+            passed = {"score": score, "normaliser": normaliser, "encoder": encoder}
+            stored = store.state.components
+            if stored is None and score is None and encoder is not None:
+                passed["score"] = Cosine(SHARPNESS)
+            kinds = {
+                role: component(role, json.dumps((stored or {}).get(role)), passed[role])
+                for role in CLASSES
+            }
+            if write:
+                described = {role: describe(role, kinds[role]) for role in CLASSES}
+                if described != stored:
+                    store.set_components(described)
+            self.score, self.normaliser, self.encoder = (kinds[role] for role in CLASSES)
+        except ValueError as fault:
+            store.close()
+            raise MemoryFileError(f"{folder}: {fault}") from fault
+
+    def __enter__(self) -> StoredMemory:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __copy__(self) -> Memory:
+        raise TypeError("a memory on the disk is not copied: open its folder again")
+
+    def close(self) -> None:
+        """Close the files, and let another process write."""
+        self.entries.store.close()
+
+    def refresh(self) -> None:
+        """See what other processes have committed since."""
+        self.entries.store.refresh()
+
+    def delete(self, positions: int | Iterable[int]) -> None:
+        """Commit that entries are no longer read; `compact` frees their room.
+
+        Raises:
+            IndexError: there is no such entry.
+        """
+        store, rows = (
+            self.entries.store,
+            [positions] if isinstance(positions, int) else list(positions),
+        )
+        for row in rows:
+            if not 0 <= row < store.state.rows:
+                raise IndexError(
+                    f"there is no entry {row}: positions go from 0 to {store.state.rows - 1}"
+                )
+        store.delete(rows)
+
+    def __delitem__(self, key: Any) -> None:
+        place = self._place(key)
+        if place is None:
+            raise KeyError(key)
+        self.delete(place)
+
+    def compact(self) -> None:
+        """Write all entries that are not deleted into new files; positions count from 0 again.
+
+        Other processes keep reading what they opened, and see the new files when they open the folder again.
+        """
+        self.entries.store.compacted()
+
+    def verify(self) -> None:
+        """Read everything and compare every checksum.
+
+        Raises:
+            MemoryFileError: a part is damaged; the message has its file and block.
+        """
+        for _ in self.entries.store.verify():
+            pass
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        raise TypeError(
+            "a memory on the disk is saved by every write: copy its folder when nobody writes"
+        )
+
+    def read(self, queries: Any, *, mask: Tensor | None = None) -> Tensor:
+        """The blended values, in one pass over the blocks for a softmax, and in two for other normalisers.
+
+        Args:
+            queries: As for `Memory.read`.
+            mask: Booleans that broadcast to (queries, entries), True where an entry may be read.
+        """
+        query = self._vectors(queries)
+        entries, normaliser = self.entries, as_normaliser(self.normaliser or "softmax")
+        if not len(entries):
+            return query.new_zeros((*query.shape[:-1], entries.d_value or query.shape[-1]))
+        if type(normaliser) is not Softmax:
+            scores = torch.cat([block for _, _, block in self._scores(query, None)], -1)
+            weights = normaliser(scores, self._readable(query, mask))
+            return self._blended(weights).to(query.dtype)
+        values, total = None if entries.store.state.values is None else self._blocks("values"), None
+        for _, key, scores in self._scores(query, mask):
+            share = Part.of(scores, key if values is None else next(values)[1])
+            total = share if total is None else total + share
+        assert total is not None
+        return total.reading().to(query.dtype)
+
+    forward = read
+
+    def look(self, queries: Any, *, mask: Tensor | None = None) -> Look:
+        """A look at the weights; all keys are taken into RAM."""
+        query = self._vectors(queries)
+        return super().look(query, mask=self._readable(query, mask))
+
+    def _prepared(self) -> tuple[Tensor, dict[str, Any]]:
+        keys = self.keys
+        if keys is None:
+            raise EmptyMemoryError("the memory is empty: write entries before looking one up")
+        return keys, {"score": self.score or ScaledDot(), "normaliser": self.normaliser}
+
+    def _search(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        normaliser = as_normaliser(self.normaliser or "softmax")
+        if type(normaliser) is not Softmax:
+            scores = torch.cat([block for _, _, block in self._scores(queries, None)], -1)
+            return self._best(scores, min(k, len(self)), self._readable(queries, None))
+        best, positions, total = None, None, None
+        for (start, stop), _, scores in self._scores(queries, None):
+            share = Part.of(scores, scores.new_zeros(stop - start, 0))
+            total = share if total is None else total + share
+            if (
+                best is not None
+                and best.shape[-1] == k
+                and bool((share.maximum <= best[..., -1]).all())
+            ):
+                continue  # of equal scores the first count
+            highest, places = top(scores, k)
+            places = places + start
+            if best is not None and positions is not None:
+                highest, picks = top(torch.cat([best, highest], -1), k)
+                places = torch.cat([positions, places], -1).gather(-1, picks)
+            best, positions = highest, places
+        assert best is not None
+        assert positions is not None
+        assert total is not None
+        count = min(k, len(self))
+        weights = torch.exp(best.double() - total.log_normaliser().unsqueeze(-1))
+        return weights[..., :count].to(best), positions[..., :count]
+
+    def _readable(self, query: Tensor, mask: Tensor | None) -> Tensor | None:
+        """Which entries may be read: those of the mask that are not deleted."""
+        store = self.entries.store
+        if mask is not None and not (isinstance(mask, Tensor) and mask.dtype == torch.bool):
+            raise TypeError(
+                "mask is no tensor of booleans: pass one of shape (queries, entries), True = may be read"
+            )
+        if mask is not None and mask.shape[-1] != store.state.rows:
+            raise ShapeError(
+                f"mask covers {mask.shape[-1]} entries, the memory has {store.state.rows} positions"
+            )
+        if not store.deleted:
+            return mask
+        live = torch.ones(store.state.rows, dtype=torch.bool)
+        live[store.deleted] = False
+        return live.expand(query.shape[-2], -1) if mask is None else mask & live
+
+    def _scores(
+        self, query: Tensor, mask: Tensor | None
+    ) -> Iterator[tuple[tuple[int, int], Tensor, Tensor]]:
+        """The rows of each block, its keys, and their scores: -inf where they may not be read."""
+        score, wide = self.score or ScaledDot(), widen(query)
+        readable = self._readable(query, mask)
+        for span, key in self._blocks("keys"):
+            scores = score(wide, key)
+            if readable is not None:
+                scores = scores.masked_fill(~readable[..., slice(*span)], -torch.inf)
+            yield span, key, scores
+
+    def _blended(self, weights: Tensor) -> Tensor:
+        """The values, summed with these weights."""
+        blocks = self._blocks("values")
+        return torch.stack([weights[..., slice(*span)] @ value for span, value in blocks]).sum(0)
+
+    def _blocks(self, name: str) -> Iterator[tuple[tuple[int, int], Tensor]]:
+        """The rows and the vectors of each block in float32; the next block takes the same room."""
+        store = self.entries.store
+        file = store.vectors(name)
+        room = np.empty(file.block * file.row_bytes, np.uint8)
+        wide = torch.empty(0 if file.dtype == torch.float32 else file.block, file.width)
+        for start, stop in store.spans():
+            vectors = file.read(start, stop, room)
+            yield (start, stop), wide[: stop - start].copy_(vectors) if len(wide) else vectors
+
+
+def _kind(vectors: Tensor) -> tuple[str, int]:
+    dtype = torch.float32 if vectors.dtype == torch.float64 else vectors.dtype
+    if dtype not in DTYPE_NAMES:
+        raise TypeError(f"vectors of type {dtype}: pass float32, float16 or bfloat16")
+    return DTYPE_NAMES[dtype], vectors.shape[-1]
+
+
+Memory._folders = StoredMemory

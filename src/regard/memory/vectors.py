@@ -1,0 +1,172 @@
+"""Vectors in a file that only grows, read in blocks whose checksums are compared on their first reading."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from hashlib import blake2b
+from io import FileIO
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.memory.file import MemoryFileError
+
+BLOCK = 1 << 21  # bytes of the widest vectors in a block: two fit the cache of a core
+LANES = 509  # a prime number of words, so that a shift of the content changes the sums
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+def block_rows(*row_bytes: int) -> int:
+    """How many vectors a block has."""
+    return max(1, BLOCK // max(row_bytes))
+
+
+def checksum(content: np.ndarray) -> bytes:
+    """A digest of bytes: of the sums of every 509th word, so that it is as fast as memory is.
+
+    Any change of one word, and any shift, changes a sum. It guards against damage, not against forgery.
+    """
+    aligned = len(content) // (8 * LANES) * 8 * LANES
+    words = torch.from_numpy(content[:aligned]).view(torch.int64).view(-1, LANES)
+    digest = blake2b(words.sum(0).numpy().tobytes(), digest_size=8)
+    digest.update(content[aligned:].tobytes() + len(content).to_bytes(8, "little"))
+    return digest.digest()
+
+
+class VectorFile:
+    """The vectors of a column: keys or values.
+
+    Args:
+        path: the file.
+        dtype: a name in `DTYPES`.
+        width: numbers in a vector.
+        rows_in_block: vectors in a block.
+        write: whether vectors may be appended.
+
+    Raises:
+        MemoryFileError: the file is damaged, cut or not there.
+    """
+
+    def __init__(
+        self, path: Path, dtype: str, width: int, rows_in_block: int, *, write: bool
+    ) -> None:
+        self.path, self.width, self.block = path, width, rows_in_block
+        self.dtype = DTYPES[dtype]
+        self.row_bytes = width * self.dtype.itemsize
+        self._checksums: list[bytes] = []
+        self._checked = bytearray()
+        self._turn = threading.Lock()  # threads share the place in the file
+        flags = (os.O_RDWR | os.O_CREAT if write else os.O_RDONLY) | getattr(os, "O_NOFOLLOW", 0)
+        try:
+            handle = os.open(path, flags | getattr(os, "O_BINARY", 0), 0o644)
+        except OSError as fault:
+            raise MemoryFileError(f"{path}: cannot be opened: {fault.strerror}") from fault
+        self._file = FileIO(handle, "r+b" if write else "rb")
+
+    def close(self) -> None:
+        self._file.close()
+
+    def follow(self, rows: int, checksums: list[bytes]) -> None:
+        """Read so many vectors from now on, whose blocks have these checksums.
+
+        Raises:
+            MemoryFileError: the file is shorter.
+        """
+        size, expected = os.fstat(self._file.fileno()).st_size, rows * self.row_bytes
+        if size < expected:
+            raise MemoryFileError(
+                f"{self.path}: has {size:,} bytes, its {rows:,} vectors take {expected:,}: it was cut"
+            )
+        blocks = -(-rows // self.block)
+        if len(checksums) != blocks:
+            raise MemoryFileError(
+                f"{self.path}: {len(checksums)} checksums for {blocks} blocks of vectors: damaged"
+            )
+        same = [new == old for new, old in zip(checksums, self._checksums, strict=False)]
+        flags = [flag and equal for flag, equal in zip(self._checked, same, strict=False)]
+        self._checked = bytearray(flags + [False] * (blocks - len(flags)))
+        self.rows, self._checksums = rows, checksums
+
+    def cut(self) -> None:
+        """Remove what an interrupted writer left behind the last vector."""
+        self._file.truncate(self.rows * self.row_bytes)
+
+    def append(self, vectors: Tensor) -> dict[int, bytes]:
+        """Write vectors behind the last one and force them to the disk; the checksums of the changed blocks.
+
+        They count from the next call of `follow`.
+
+        Raises:
+            OSError: the disk is full, or the file cannot be written.
+        """
+        content = _bytes(vectors.detach().to("cpu", self.dtype).contiguous())
+        try:
+            with self._turn:
+                self._file.seek(self.rows * self.row_bytes)
+                while content:
+                    content = content[self._file.write(content) :]
+                getattr(os, "fdatasync", os.fsync)(self._file.fileno())
+        except OSError as fault:
+            with suppress(OSError):
+                self.cut()
+            raise OSError(fault.errno, fault.strerror, str(self.path)) from fault
+        first_block, stop = self.rows // self.block, self.rows + len(vectors)
+        return {
+            block: checksum(self._content(block * self.block, min(stop, (block + 1) * self.block)))
+            for block in range(first_block, -(-stop // self.block))
+        }
+
+    def recheck(self, start: int) -> None:
+        """Compare the checksum of a block again.
+
+        Raises:
+            MemoryFileError: the block is damaged.
+        """
+        self._checked[start // self.block] = False
+        self.read(start, start + 1)
+
+    def read(self, start: int, stop: int, out: np.ndarray | None = None) -> Tensor:
+        """Vectors of one block, in the precision of the file.
+
+        Args:
+            start: the first row; that of a block where the block was not read before.
+            stop: the row after the last.
+            out: bytes to read into, so that no memory is taken for each block.
+
+        Raises:
+            MemoryFileError: the file was cut, or the block is damaged.
+        """
+        block = start // self.block
+        if not self._checked[block]:
+            begin, end = block * self.block, min(self.rows, (block + 1) * self.block)
+            content = self._content(begin, end, out)
+            if checksum(content) != self._checksums[block]:
+                raise MemoryFileError(
+                    f"{self.path}: damaged in block {block}, rows {begin:,} to {end - 1:,}:"
+                    " its checksum is not that of its vectors"
+                )
+            self._checked[block] = True
+            content = content[(start - begin) * self.row_bytes : (stop - begin) * self.row_bytes]
+        else:
+            content = self._content(start, stop, out)
+        return torch.from_numpy(content).view(self.dtype).view(stop - start, self.width)
+
+    def _content(self, start: int, stop: int, out: np.ndarray | None = None) -> np.ndarray:
+        size = (stop - start) * self.row_bytes
+        content = np.empty(size, np.uint8) if out is None else out[:size]
+        remaining = content.data
+        with self._turn:
+            self._file.seek(start * self.row_bytes)
+            while remaining:
+                if not (count := self._file.readinto(remaining)):
+                    raise MemoryFileError(f"{self.path}: was cut while it was open")
+                remaining = remaining[count:]
+        return content
+
+
+def _bytes(vectors: Tensor) -> memoryview:
+    return vectors.reshape(-1).view(torch.uint8).numpy().data

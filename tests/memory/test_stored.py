@@ -1,0 +1,341 @@
+"""A memory on the disk answers as one in RAM, and keeps what was committed."""
+
+import os
+import random
+import signal
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.memory import CharacterNgrams, EmptyMemoryError, Memory, MemoryFileError, StoredMemory
+from regard.memory import vectors as vector_files
+from regard.scores import Additive, Cosine
+
+ROWS, WIDTH = 300, 8
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(vector_files, "BLOCK", 64 * WIDTH * 4)
+
+
+def stored(folder: Path, memory: Memory, **options: object) -> StoredMemory:
+    opened = Memory.open(folder, write=True, **options)
+    assert isinstance(opened, StoredMemory)
+    opened.update(memory)
+    return opened
+
+
+def in_ram(dtype: torch.dtype = torch.float32, **options: object) -> Memory:
+    memory = Memory(**options)
+    generator = torch.Generator().manual_seed(1)
+    keys, values = (torch.randn(ROWS, width, generator=generator) for width in (WIDTH, 3))
+    memory.write(keys.to(dtype), values.to(dtype), payloads=[{"line": n} for n in range(ROWS)])
+    return memory
+
+
+@pytest.mark.parametrize(
+    "normaliser", ["softmax", "hard", "sparsemax", "entmax", lambda rows: rows.softmax(-1)]
+)
+@pytest.mark.parametrize(
+    "score", [None, Cosine(5.0), Additive(WIDTH, WIDTH, 4)], ids=["dot", "cosine", "additive"]
+)
+def test_it_reads_and_finds_as_one_in_ram(tmp_path, normaliser, score):
+    memory = in_ram(score=score, normaliser=normaliser)
+    queries = torch.randn(4, WIDTH)
+    with (
+        torch.no_grad(),
+        stored(tmp_path / "m", memory, score=score, normaliser=normaliser) as disk,
+    ):
+        torch.testing.assert_close(disk.read(queries), memory.read(queries))
+        torch.testing.assert_close(disk.look(queries).entropy(), memory.look(queries).entropy())
+        ours, theirs = disk.find(queries, 9), memory.find(queries, 9)
+        assert ours.positions.tolist() == theirs.positions.tolist()
+        assert ours.payloads == theirs.payloads
+        torch.testing.assert_close(ours.weights, theirs.weights)
+        torch.testing.assert_close(disk.find(queries[0], 2 * ROWS).weights.sum(), torch.tensor(1.0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precisions_are_kept_and_computed_in_float32(tmp_path, dtype):
+    memory = in_ram(dtype)
+    with stored(tmp_path / "m", memory) as disk:
+        assert disk.keys.dtype == dtype
+        assert torch.equal(disk.keys, memory.keys)
+        queries = torch.randn(4, WIDTH)
+        wide = Memory()
+        wide.write(memory.keys.float(), memory.values.float())
+        torch.testing.assert_close(disk.read(queries), wide.read(queries))
+
+
+def test_a_softmax_over_many_blocks_is_exact(tmp_path):
+    memory = in_ram()
+    queries = 3 * torch.randn(6, WIDTH)
+    weights = (queries.double() @ memory.keys.double().T / WIDTH**0.5).softmax(-1)
+    with stored(tmp_path / "m", memory) as disk:
+        reading = disk.read(queries).double()
+    torch.testing.assert_close(reading, weights @ memory.values.double(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_mask_and_deletions_exclude_entries(tmp_path):
+    memory, queries = in_ram(), torch.randn(5, WIDTH)
+    mask = torch.rand(5, ROWS) > 0.5
+    mask[0] = False
+    gone = [0, 63, 64, 299]
+    with stored(tmp_path / "m", memory) as disk:
+        torch.testing.assert_close(disk.read(queries, mask=mask), memory.read(queries, mask=mask))
+        disk.delete(gone)
+        assert len(disk) == ROWS - len(gone)
+        live = torch.ones(ROWS, dtype=torch.bool)
+        live[gone] = False
+        for normaliser in ("softmax", "sparsemax", "hard"):
+            disk.normaliser = memory.normaliser = normaliser
+            torch.testing.assert_close(
+                disk.read(queries, mask=mask), memory.read(queries, mask=mask & live)
+            )
+            assert not set(disk.find(queries, 50).positions.flatten().tolist()) & set(gone)
+        with pytest.raises(IndexError, match="no entry 300: positions go from 0 to 299"):
+            disk.delete(300)
+        before = disk.find(queries, 5)
+        disk.compact()
+        after = disk.find(queries, 5)
+        assert before.payloads == after.payloads
+        assert len(disk) == len(disk.payloads) == ROWS - len(gone)
+        disk.verify()
+    with Memory.open(tmp_path / "m") as again:
+        assert again.find(queries, 5).payloads == before.payloads
+
+
+def test_it_is_a_dictionary_of_strings(tmp_path):
+    with Memory.open(tmp_path / "m", write=True, encoder=CharacterNgrams()) as memory:
+        with pytest.raises(EmptyMemoryError):
+            memory["nothing"]
+        memory.write(["Subject", "Pronoun"], payloads=["Professor Perry", "he"])
+        memory["Object"] = "the lecture"
+        memory["Pronoun"] = "she"
+        memory["raw \ud800"] = b"\x00\xff"
+    with Memory.open(tmp_path / "m") as memory:
+        assert isinstance(memory.score, Cosine)
+        assert dict(memory.items()) == {
+            "Subject": "Professor Perry",
+            "Object": "the lecture",
+            "Pronoun": "she",
+            "raw \ud800": b"\x00\xff",
+        }
+        assert "Object" in memory
+        assert "object" not in memory
+        assert memory.get("Pronoun") == "she"
+        assert memory["the subjects"].payloads == ["Professor Perry"]
+        with pytest.raises(MemoryFileError, match="opened for reading"):
+            memory["Subject"] = "x"
+
+
+def test_readers_keep_their_snapshot_until_they_refresh(tmp_path):
+    memory = in_ram()
+    with stored(tmp_path / "m", memory) as writer, Memory.open(tmp_path / "m") as reader:
+        query = torch.randn(WIDTH)
+        before = reader.read(query)
+        writer.write(torch.randn(70, WIDTH), torch.randn(70, 3))
+        writer.delete(5)
+        assert len(reader) == ROWS
+        assert torch.equal(reader.read(query), before)
+        reader.refresh()
+        assert len(reader) == ROWS + 69
+        torch.testing.assert_close(reader.read(query), writer.read(query))
+
+
+def test_one_process_writes_at_a_time(tmp_path):
+    with (
+        Memory.open(tmp_path / "m", write=True),
+        pytest.raises(MemoryFileError, match=f"process {os.getpid()} is writing to it"),
+    ):
+        Memory.open(tmp_path / "m", write=True)
+    Memory.open(tmp_path / "m", write=True).close()
+
+
+def test_what_does_not_fit_is_refused_and_nothing_is_written(tmp_path):
+    with stored(tmp_path / "m", in_ram()) as memory:
+        cases = [
+            ((torch.ones(2, WIDTH + 1), torch.ones(2, 3)), "pass keys of width 8"),
+            ((torch.ones(2, WIDTH), torch.ones(2, 4)), "pass values of width 3"),
+            ((torch.ones(2, WIDTH), torch.ones(3, 3)), "one row for each entry"),
+            ((torch.full((2, WIDTH), torch.nan), torch.ones(2, 3)), "infinities or NaN"),
+            ((torch.ones(2, WIDTH), torch.ones(2, 3), ["one"]), "one payload for each key"),
+            ((torch.ones(2, WIDTH), torch.ones(2, 3), [1, {2}]), "entry 301"),
+        ]
+        for arguments, message in cases:
+            with pytest.raises((ValueError, TypeError), match=message):
+                memory.write(*arguments)
+            assert len(memory) == ROWS
+        memory.verify()
+
+
+def test_folders_that_are_no_memories_are_refused(tmp_path):
+    with pytest.raises(MemoryFileError, match="it has no file 'current'"):
+        Memory.open(tmp_path)
+    (tmp_path / "letter.txt").touch()
+    with pytest.raises(MemoryFileError, match=r"holds letter\.txt, which is no part of a memory"):
+        Memory.open(tmp_path, write=True)
+    assert [each.name for each in tmp_path.iterdir()] == ["letter.txt"]
+    stored(tmp_path / "m", in_ram()).close()
+    for content, message in (
+        (b"regard.memory 3 1\n", "is of version 3, this Regard reads 2"),
+        (b"regard.memory 2 ../m/1\n", "damaged"),
+        (b"\xff", "damaged"),
+        (b"regard.memory 2 7\n", "is missing"),
+    ):
+        (tmp_path / "m" / "current").write_bytes(content)
+        with pytest.raises(MemoryFileError, match=message):
+            Memory.open(tmp_path / "m")
+
+
+def answers(folder: Path, queries: Tensor) -> tuple[list[object], Tensor]:
+    with Memory.open(folder) as memory:
+        result = memory.find(queries, ROWS)
+        return [result.payloads, len(memory)], memory.read(queries)
+
+
+def test_cut_and_changed_vectors_are_named_with_their_block(tmp_path):
+    folder, queries = tmp_path / "m", torch.randn(2, WIDTH)
+    stored(folder, in_ram()).close()
+    path = folder / "1" / "keys"
+    content = path.read_bytes()
+    for length in range(0, len(content), len(content) // 20):
+        path.write_bytes(content[:length])
+        with pytest.raises(MemoryFileError, match=r"keys: has .* it was cut"):
+            Memory.open(folder)
+    chance = random.Random(0)
+    for _ in range(100):
+        bit = chance.randrange(8 * len(content))
+        changed = bytearray(content)
+        changed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(changed)
+        block = bit // 8 // (64 * WIDTH * 4)
+        with (
+            Memory.open(folder) as memory,
+            pytest.raises(MemoryFileError, match=f"keys: damaged in block {block},"),
+        ):
+            memory.read(queries)
+    path.write_bytes(content[4:] + content[:4])
+    with Memory.open(folder) as memory, pytest.raises(MemoryFileError, match="damaged in block 0"):
+        memory.verify()
+
+
+def test_a_changed_bit_of_the_database_changes_no_answer(tmp_path):
+    folder, queries = tmp_path / "m", torch.randn(2, WIDTH)
+    with stored(folder, in_ram()) as memory:
+        memory.delete([3, 200])
+    expected = answers(folder, queries)
+    path = folder / "1" / "memory.sqlite"
+    content = path.read_bytes()
+    chance, refused = random.Random(0), 0
+    for _ in range(100):
+        changed = bytearray(content)
+        changed[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        path.write_bytes(changed)
+        try:
+            found, reading = answers(folder, queries)
+        except (MemoryFileError, OSError) as fault:
+            assert "memory.sqlite" in str(fault) or "keys" in str(fault)  # noqa: PT017
+            refused += 1
+        else:
+            assert found == expected[0]
+            assert torch.equal(reading, expected[1])
+    assert refused > 10
+
+
+def test_a_tail_after_the_last_commit_is_ignored_and_removed_by_the_next_writer(tmp_path):
+    folder, queries = tmp_path / "m", torch.randn(2, WIDTH)
+    stored(folder, in_ram()).close()
+    expected = answers(folder, queries)
+    path = folder / "1" / "keys"
+    size = path.stat().st_size
+    with path.open("ab") as file:
+        file.write(b"\x07" * 1000)
+    assert torch.equal(answers(folder, queries)[1], expected[1])
+    Memory.open(folder, write=True).close()
+    assert path.stat().st_size == size
+
+
+def test_a_file_that_is_cut_while_it_is_open_is_named(tmp_path):
+    folder = tmp_path / "m"
+    stored(folder, in_ram()).close()
+    with Memory.open(folder) as memory:
+        os.truncate(folder / "1" / "keys", 100)
+        with pytest.raises(MemoryFileError, match="keys: was cut while it was open"):
+            memory.read(torch.randn(WIDTH))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, to kill a writer at any moment")
+@pytest.mark.parametrize(
+    "kills", [pytest.param(5, id="quick"), pytest.param(50, marks=pytest.mark.slow, id="fifty")]
+)
+def test_kills_at_any_moment_lose_nothing_that_was_committed(tmp_path, kills):
+    folder, log = tmp_path / "m", tmp_path / "committed"
+    log.touch()
+    chance = random.Random(kills)
+    for _ in range(kills):
+        child = os.fork()
+        if not child:  # the writer: it appends, deletes and compacts until it is killed
+            try:
+                append_for_ever(folder, log)
+            finally:
+                os._exit(1)
+        size = log.stat().st_size
+        while log.stat().st_size == size and chance.random() > 0.01:
+            time.sleep(0.01)
+        time.sleep(0.02 * chance.random())
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        committed = log.read_text().splitlines()
+        if not (folder / "current").exists():
+            assert not committed
+            continue
+        with Memory.open(folder) as memory:
+            memory.verify()
+            numbers = [memory.payloads[place] for place in memory.entries.places()]
+            assert numbers == sorted(set(numbers))
+            alive = {int(line[1:]) for line in committed if line[0] == "+"}
+            gone = {int(line[1:]) for line in committed if line[0] == "-"}
+            announced = {int(line[1:]) for line in committed if line[0] == "?"}
+            assert alive - announced <= set(numbers)
+            assert not gone & set(numbers)
+            for place, number in zip(memory.entries.places(), numbers, strict=True):
+                assert memory.entries.key_at(place).tolist() == [number] * WIDTH
+    assert len(log.read_text().splitlines()) > kills
+
+
+def append_for_ever(folder: Path, log: Path) -> None:
+    torch.set_num_threads(1)
+    with Memory.open(folder, write=True) as memory, log.open("a", buffering=1) as file:
+        number = max([memory.payloads[place] for place in memory.entries.places()], default=-1) + 1
+        while True:
+            rows = range(number, number + 1 + number % 5)
+            memory.write(torch.tensor([[float(n)] * WIDTH for n in rows]), payloads=list(rows))
+            file.write("".join(f"+{n}\n" for n in rows))
+            number = rows.stop
+            if number % 3 == 0:
+                place = next(iter(memory.entries.places()))
+                payload = memory.payloads[place]
+                file.write(f"?{payload}\n")
+                memory.delete(place)
+                file.write(f"-{payload}\n")
+            if number % 7 == 0:
+                memory.compact()
+
+
+def test_the_database_of_another_program_is_refused(tmp_path):
+    folder = tmp_path / "m"
+    stored(folder, in_ram()).close()
+    path = folder / "1" / "memory.sqlite"
+    path.unlink()
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE letters (text)")
+    database.commit()
+    database.close()
+    with pytest.raises((MemoryFileError, OSError), match=r"memory\.sqlite"):
+        Memory.open(folder)
