@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from regard.costs import cost
     from regard.memory import CharacterNgrams, HeadMemory, Memory
     from regard.translation.translator import Translator
+    from regard.translation.word_links import align
     from regard.viewing.plot import plot
     from regard.watching import Seen, WatchError, declare
     from regard.watching.change import change
@@ -55,6 +56,7 @@ __all__ = [
     "Translator",
     "WatchError",
     "__version__",
+    "align",
     "attend",
     "change",
     "cost",
@@ -92,6 +94,7 @@ _NAMES = {
     "TransformerBlock": "regard.attention.blocks",
     "Translator": "regard.translation.translator",
     "WatchError": "regard.watching",
+    "align": "regard.translation.word_links",
     "attend": "regard.attention.attend",
     "change": "regard.watching",
     "cost": "regard.costs.counting",

@@ -11,6 +11,7 @@ import typer
 
 from regard.cli import shipped
 from regard.cli.options import corpora
+from regard.cli.options.checks import changed_options, option
 from regard.cli.options.model import ModelOptions
 from regard.cli.output import report
 from regard.errors import ConfigurationError, DataError
@@ -58,16 +59,52 @@ class LinkOptions:
         return {name: value for name, value in options.items() if value is not None}
 
 
+@dataclass(frozen=True)
+class AdaptOptions:
+    """Links that are learnt from the text itself.
+
+    Attributes:
+        adapt: Learn the links from the text, without a model: some hundreds of pairs or more, of
+            any languages.
+        tokenized: With --adapt: words are what spaces keep apart; punctuation is not split off.
+        characters: With --adapt: each character of Chinese, Japanese and Thai is a word.
+        priors: With --adapt: a file of --keep, so that few pairs are aligned with the knowledge of
+            many.
+        keep: With --adapt: write what was learnt there.
+        seed: With --adapt: of the samples; the same seed gives the same links.
+    """
+
+    adapt: bool = False
+    tokenized: bool = False
+    characters: bool = False
+    priors: Annotated[Path | None, typer.Option(metavar="FILE")] = None
+    keep: Annotated[Path | None, typer.Option(metavar="FILE")] = None
+    seed: Annotated[int, typer.Option(min=0)] = 0
+
+    def check(self) -> None:
+        """Raise `ConfigurationError` for options that do nothing without --adapt, or exclude each other."""
+        changed = changed_options(self)
+        if not self.adapt and changed:
+            raise ConfigurationError(f"{', '.join(map(option, changed))}: only with --adapt")
+        if self.tokenized and self.characters:
+            raise ConfigurationError("--tokenized leaves words as they are: leave out --characters")
+        if self.priors and self.keep:
+            raise ConfigurationError(
+                "--keep writes what this text alone taught: leave out --priors, or align both texts together"
+            )
+
+
 @dataclass(frozen=True, kw_only=True)
 class AlignOptions:
     """The texts to align, the models, and the form of the links.
 
     Attributes:
-        source: A file of sentences, one a line.
+        source: A file of sentences, one a line; alone, of tab-separated pairs.
         target: Their translations, line for line.
         text: SOURCE and TARGET are a sentence each, not files.
         reverse_model: A model the other way round, for --method grow-diagonal.
         format: Pharaoh's "0-0 1-2", or JSON, a line each.
+        confidence: Put after each link how probable it is: 0-0:0.98.
         out: A picture of one pair (.png, .svg, .pdf).
         choose: Find the layer, head and method with the least errors on these, and keep them in the
             model's folder.
@@ -84,7 +121,9 @@ class AlignOptions:
         str | None, typer.Option(metavar="NAME|DIR", autocompletion=shipped.complete_model)
     ] = None
     links: LinkOptions
+    adapting: AdaptOptions
     format: report.Format = "text"
+    confidence: bool = False
     out: Path | None = None
     choose: Annotated[Path | None, typer.Option(metavar="GOLD")] = None
     flip: bool = False

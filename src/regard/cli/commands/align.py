@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli import aligning
+from regard.cli import adapting, aligning
 from regard.cli.aligning import AlignOptions, Words, open_aligner
 from regard.cli.options import corpora
 from regard.cli.options.checks import check_picture, check_writable
@@ -22,17 +22,20 @@ if TYPE_CHECKING:
     from regard.translation.aligning.aligner import Aligned, Aligner
     from regard.translation.aligning.choice import Choice
     from regard.translation.aligning.selection import Chosen, Tried
-    from regard.translation.evaluation.alignment import Link
 
 _CHUNK = 256
 
 
 def align(options: AlignOptions) -> None:
-    """Force a model to write given translations, and link each word to the one it looked at.
+    """Link each word of a translation to the word it comes from.
 
-    Words are what white space keeps apart. Each link is SOURCE-TARGET, counted from 0.
+    With --adapt the links are learnt from the text itself, in any two languages, without a model; punctuation is split
+    off words. Otherwise a model is forced to write the translations, each word is linked to the one it looked at, and
+    words are what white space keeps apart. Each link is SOURCE-TARGET, counted from 0.
 
     Examples:
+        regard align --adapt text.ro text.en > links.txt
+        regard align --adapt pairs.tsv --tokenized --confidence
         regard align text.es text.en > links.txt
         regard align --text "El gato negro duerme ." "The black cat sleeps ." --out links.png
         regard align text.es text.en --layer 1 --head 0 --shift --method threshold --threshold 0.2
@@ -42,9 +45,10 @@ def align(options: AlignOptions) -> None:
     streams.output()
     source, target, links = options.source, options.target, options.links
     reverse, limit = options.reverse_model, options.limit
-    if links.method == "grow-diagonal" and reverse is None:
+    adapting.check(options)
+    if links.method == "grow-diagonal" and reverse is None and not options.adapting.adapt:
         raise ConfigurationError("--method grow-diagonal: give --reverse-model as well")
-    if (source is None) != (target is None):
+    if (source is None) != (target is None) and (options.text or options.choose):
         raise ConfigurationError("SOURCE and TARGET belong together: give both")
     if options.choose is not None:
         if links.changes or reverse or options.text or options.out:
@@ -56,89 +60,101 @@ def align(options: AlignOptions) -> None:
             raise ConfigurationError(f"--limit {limit}: use a whole number, 1 or more")
         _choose(corpora.locate(options.choose), options)
         return
-    if source is None or target is None:
-        raise ConfigurationError("give SOURCE and TARGET, two files of lines, or --choose GOLD")
+    if source is None:
+        raise ConfigurationError(
+            "give SOURCE and TARGET, two files of lines, or one of tab-separated pairs, or --choose GOLD"
+        )
     if options.flip or limit is not None or not options.store:
         raise ConfigurationError("--flip, --limit and --no-store belong to --choose")
     if options.out is not None:
         check_picture(options.out)
-    pairs = _pairs(source, target, options.text)
+    pairs = _pairs(source, target, options)
+    if options.adapting.adapt:
+        _print(adapting.adapted(list(pairs), options), options, "learnt from the text")
+        return
     forward, backward = open_aligner(options.model, links), None
     if reverse is not None:
         backward = open_aligner(replace(options.model, model=reverse, to=None))
-    _print(forward, backward, pairs, options)
+    title = Path(options.model.model).name
+    _print(_aligned(forward, backward, pairs), options, title)
 
 
-def _print(
-    forward: Aligner,
-    backward: Aligner | None,
-    pairs: Iterator[tuple[Words, Words]],
-    options: AlignOptions,
-) -> None:
-    """A line of links for each pair; a picture of the only one."""
+def _aligned(
+    forward: Aligner, backward: Aligner | None, pairs: Iterator[tuple[Words, Words]]
+) -> Iterator[Aligned]:
+    """The links of each pair, by one model or by two."""
     from regard.translation.evaluation.alignment import flipped, grow_diagonal
 
-    unread = 0
     while chunk := list(islice(pairs, _CHUNK)):
-        if options.out is not None and len(chunk) > 1:
-            raise ConfigurationError("--out draws one pair: use --text, or files of one line")
         ours = forward.align(chunk)
-        linked = [alignment.links for alignment in ours]
-        if backward is not None:
-            theirs = backward.align([(target, source) for source, target in chunk])
-            linked = [
-                grow_diagonal(links, flipped(other.links))
-                for links, other in zip(linked, theirs, strict=True)
-            ]
-        for alignment, links in zip(ours, linked, strict=True):
-            unread += alignment.unread
-            if options.out is not None:
-                _draw(
-                    alignment, links, options.out, f"{Path(options.model.model).name}: word links"
-                )
-            print(_line(alignment, links, options.format))
+        if backward is None:
+            yield from ours
+            continue
+        theirs = backward.align([(target, source) for source, target in chunk])
+        for one, other in zip(ours, theirs, strict=True):
+            yield replace(one, links=grow_diagonal(one.links, flipped(other.links)))
+
+
+def _print(alignments: Iterator[Aligned], options: AlignOptions, title: str) -> None:
+    """A line of links for each pair; a picture of the only one."""
+    unread = 0
+    for number, alignment in enumerate(alignments):
+        if options.out is not None and number:
+            raise ConfigurationError("--out draws one pair: use --text, or files of one line")
+        unread += alignment.unread
+        if options.out is not None:
+            _draw(alignment, options.out, f"{title}: word links")
+        print(_line(alignment, options))
     if unread:
         report.note(f"{unread} words lie beyond what the model reads of a sentence: without links")
 
 
-def _pairs(source: str, target: str, text: bool) -> Iterator[tuple[Words, Words]]:
-    """The words of two sentences, or of the lines of two files."""
+def _pairs(source: str, target: str | None, options: AlignOptions) -> Iterator[tuple[Words, Words]]:
+    """The words of two sentences, or of the lines of two files or of a table."""
     from regard.translation.aligning.words import normalised_words
-    from regard.translation.text.corpora import Parallel
+    from regard.translation.text.corpora import Parallel, Tsv
 
-    arguments = streams.argument(source), streams.argument(target)
-    rows = iter([arguments])
-    if not text:
-        paths = [corpora.locate(Path(each)) for each in arguments]
-        for path in paths:
-            if not os.path.exists(path) and any(c.isspace() for c in str(path)):
-                raise DataError(f"{path}: no such file; for two sentences add --text")
-        rows = Parallel(*paths).rows()
+    arguments = [streams.argument(each) for each in (source, target) if each is not None]
+    paths = [corpora.locate(Path(each)) for each in arguments]
+    for path in () if options.text else paths:
+        if not os.path.exists(path) and any(c.isspace() for c in str(path)):
+            raise DataError(f"{path}: no such file; for two sentences add --text")
+    if options.text:
+        rows = iter([(arguments[0], arguments[1])])
+    else:
+        rows = Parallel(*paths).rows() if target is not None else Tsv(paths[0]).rows()
+    if options.adapting.adapt:
+        return (
+            (adapting.split(ours, options.adapting), adapting.split(theirs, options.adapting))
+            for ours, theirs in rows
+        )
     return ((normalised_words(ours), normalised_words(theirs)) for ours, theirs in rows)
 
 
-def _line(alignment: Aligned, links: set[Link], format: report.Format) -> str:
-    ordered = sorted(links)
-    if format == "text":
-        return answers.pharaoh(ordered)
+def _line(alignment: Aligned, options: AlignOptions) -> str:
+    ordered = sorted(alignment.links)
     weights = [round(float(alignment.weights[target, source]), 4) for source, target in ordered]
-    fields = {
-        "source": alignment.source,
-        "target": alignment.target,
-        "links": ordered,
-        "weights": weights,
-    }
-    return report.as_json(fields, indent=None)
+    if options.format == "json":
+        fields = {
+            "source": alignment.source,
+            "target": alignment.target,
+            "links": ordered,
+            "weights": weights,
+        }
+        return report.as_json(fields, indent=None)
+    if options.confidence:
+        return " ".join(f"{s}-{t}:{w:.2f}" for (s, t), w in zip(ordered, weights, strict=True))
+    return answers.pharaoh(ordered)
 
 
-def _draw(aligned: Aligned, links: set[Link], out: Path, title: str) -> None:
+def _draw(aligned: Aligned, out: Path, title: str) -> None:
     from regard.viewing.alignment import Alignment
     from regard.viewing.pictures import linked
 
     if not aligned.source or not aligned.target:
         raise DataError("an empty side: there is nothing to draw")
     alignment = Alignment(aligned.weights.double().numpy(), aligned.target, aligned.source, title)
-    drawing.save(linked(alignment, links), out)
+    drawing.save(linked(alignment, aligned.links), out)
     report.note(f"wrote {out}")
 
 

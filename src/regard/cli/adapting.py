@@ -1,0 +1,69 @@
+"""`regard align --adapt`: word links learnt from the text itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from regard.cli.aligning import AdaptOptions, AlignOptions, Words
+from regard.cli.options.checks import changed_options, check_writable, option
+from regard.cli.output import report
+from regard.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from regard.translation.aligning.aligner import Aligned
+
+
+def check(options: AlignOptions) -> None:
+    """Raise `ConfigurationError` for options that --adapt does not have, before any file is read."""
+    adapting, links = options.adapting, options.links
+    adapting.check()
+    if not adapting.adapt:
+        return
+    refused = changed_options(options.model) | changed_options(links)
+    refused |= {
+        name: True
+        for name in ("reverse_model", "choose", "flip", "limit")
+        if getattr(options, name)
+    }
+    if links.method in ("threshold", "grow-diagonal"):
+        del refused["method"]
+    if links.method != "grow-diagonal":
+        refused.pop("threshold", None)
+    if refused or not options.store:
+        named = ", ".join(map(option, refused)) or "--no-store"
+        raise ConfigurationError(f"{named}: of a model's attention, and --adapt reads none")
+    if links.threshold is not None and not 0 < links.threshold <= 1:
+        raise ConfigurationError(f"threshold {links.threshold:g}: use a share in (0, 1]")
+    if adapting.keep is not None:
+        check_writable(adapting.keep)
+
+
+def split(line: str, options: AdaptOptions) -> Words:
+    """The words of a line."""
+    from regard.translation.aligning.words import normalised_words
+    from regard.translation.linking.words import words_of
+
+    return normalised_words(line) if options.tokenized else words_of(line, options.characters)
+
+
+def adapted(pairs: list[tuple[Words, Words]], options: AlignOptions) -> Iterator[Aligned]:
+    """The links of all pairs, learnt from them."""
+    from regard.translation.aligning.adapted import THRESHOLD, adapt
+    from regard.translation.linking.learning import all_rounds, chain_names
+    from regard.translation.linking.priors import Priors
+
+    adapting, links = options.adapting, options.links
+    priors = None if adapting.priors is None else Priors.load(adapting.priors, chain_names())
+    with report.counted("rounds", all_rounds(len(pairs))) as show:
+        text = adapt(pairs, seed=adapting.seed, priors=priors, progress=show)
+    for number in text.posteriors.too_long:
+        source, target = pairs[number]
+        report.note(
+            f"line {number + 1}: {len(source):,} and {len(target):,} words are too long for a sentence pair: no links"
+        )
+    if adapting.keep is not None:
+        text.priors.save(adapting.keep)
+        report.note(f"wrote {adapting.keep}")
+    method = "grow-diagonal" if links.method == "grow-diagonal" else "threshold"
+    return text.aligned(method, THRESHOLD if links.threshold is None else links.threshold)

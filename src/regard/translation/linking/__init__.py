@@ -1,0 +1,1 @@
+"""Word links learnt from the text that is to be aligned: no model is needed."""

@@ -1,0 +1,84 @@
+"""`regard align --adapt`: links learnt from the text itself."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.journeys.commands import check_refused, run
+
+LINES = [f"la {n} {a} .\tthe {b} {m}." for n, m in
+         (("casa", "house"), ("mesa", "table"), ("silla", "chair"), ("calle", "street"))
+         for a, b in (("verde", "green"), ("roja", "red"), ("negra", "black"))]  # fmt: skip
+LINKS = "0-0 1-2 2-1 3-3"
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Twelve pairs, the fourth of which is empty, as two files and as a table."""
+    lines = [*LINES[:3], "\t", *LINES[3:]]
+    for column, name in enumerate(("a", "b")):
+        text = "".join(line.split("\t")[column] + "\n" for line in lines)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "pairs.tsv").write_text("\n".join(lines), encoding="utf-8")
+    return tmp_path
+
+
+def test_each_line_has_its_links_learnt_from_the_text(files):
+    result = run("align", "--adapt", "a", "b")
+    assert result.code == 0, result
+    assert result.lines == [*[LINKS] * 3, "", *[LINKS] * 9]
+    assert run("align", "--adapt", "pairs.tsv").lines == result.lines
+    assert run("align", "--adapt", "a", "b", "--seed", "3").lines == result.lines
+
+
+def test_words_between_spaces_and_confidences_and_objects(files):
+    tokenized = run("align", "--adapt", "a", "b", "--tokenized", "--format", "json")
+    words = json.loads(tokenized.lines[0])
+    assert words["target"] == ["the", "green", "house."]
+    result = run("align", "--adapt", "a", "b", "--confidence")
+    pairs = [item.split(":") for item in result.lines[0].split()]
+    assert " ".join(link for link, _ in pairs) == LINKS
+    assert all(0.45 <= float(probability) <= 1 for _, probability in pairs)
+    split = json.loads(run("align", "--adapt", "a", "b", "--format", "json").lines[0])
+    assert split["target"] == ["the", "green", "house", "."]
+    assert len(split["weights"]) == 4
+
+
+def test_one_sentence_is_aligned_with_what_was_kept(files):
+    assert run("align", "--adapt", "a", "b", "--keep", "kept").code == 0
+    text = ["--text", "la calle verde .", "the green street ."]
+    assert run("align", "--adapt", *text, "--priors", "kept").lines == [LINKS]
+    check_refused(run("align", "--adapt", *text, "--priors", "a"), "a: cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--adapt", "--layer", "1"], "--layer: of a model's attention"),
+        (["--adapt", "--method", "argmax"], "--method: of a model's attention"),
+        (["--adapt", "--threshold", "2"], "threshold 2: use a share"),
+        (["--tokenized"], "--tokenized: only with --adapt"),
+        (["--adapt", "--tokenized", "--characters"], "leave out --characters"),
+        (["--adapt", "--priors", "kept", "--keep", "kept"], "leave out --priors"),
+        (["--adapt", "--keep", "no/folder/kept"], "no/folder"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_options_that_do_nothing_are_refused(files, options, reason):
+    check_refused(run("align", "a", "b", *options), reason)
+
+
+def test_sides_of_unequal_length_are_refused_with_both_counts(files):
+    (files / "b").write_text("the house\n", encoding="utf-8")
+    check_refused(run("align", "--adapt", "a", "b"), "a has 13 lines and b has 1")
+
+
+def test_a_line_of_many_words_has_no_links_and_is_named(files):
+    (files / "a").write_text("a " * 5000 + "\nla casa\n", encoding="utf-8")
+    (files / "b").write_text("b " * 5000 + "\nthe house\n", encoding="utf-8")
+    result = run("align", "--adapt", "a", "b")
+    assert result.code == 0
+    assert result.lines[0] == ""
+    assert len(result.lines) == 2
+    assert "line 1: 5,000 and 5,000 words are too long" in result.err
