@@ -11,6 +11,7 @@ from regard.cli.output import report
 from regard.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from regard.translation.aligning.adapted import Method
     from regard.translation.aligning.aligner import Aligned
 
 
@@ -65,5 +66,5 @@ def adapted(pairs: list[tuple[Words, Words]], options: AlignOptions) -> Iterator
     if adapting.keep is not None:
         text.priors.save(adapting.keep)
         report.note(f"wrote {adapting.keep}")
-    method = "grow-diagonal" if links.method == "grow-diagonal" else "threshold"
+    method: Method = "grow-diagonal" if links.method == "grow-diagonal" else "threshold"
     return text.aligned(method, THRESHOLD if links.threshold is None else links.threshold)

@@ -146,7 +146,7 @@ class _Clock:
             self._done += 1
 
 
-def _together(chains: list[Callable[[], None]], clock: _Clock) -> None:
+def _together(chains: Sequence[Callable[[], None]], clock: _Clock) -> None:
     """Run chains on two threads, where torch may use two. Each adds to numbers of its own."""
 
     def watched(chain: Callable[[], None]) -> None:
@@ -156,7 +156,7 @@ def _together(chains: list[Callable[[], None]], clock: _Clock) -> None:
             clock.stopped = True
             raise
 
-    tasks = [partial(watched, chain) for chain in chains]
+    tasks: list[threads.Task] = [partial(watched, chain) for chain in chains]
     if torch.get_num_threads() > 1:
         threads.run(tasks)
     else:

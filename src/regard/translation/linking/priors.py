@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import safetensors.torch
@@ -63,7 +64,7 @@ class Priors:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file."""
-        tensors = {}
+        tensors: dict[str, torch.Tensor] = {}
         for name, learned in self.chains.items():
             arrays = {
                 **learned.counts._asdict(),
@@ -91,7 +92,7 @@ class Priors:
 
 
 def _learned(name: str, tensors: dict[str, torch.Tensor]) -> Learned:
-    def array(key: str) -> NDArray[np.generic]:
+    def array(key: str) -> Any:
         return tensors[f"{name}.{key}"].numpy()
 
     source, target = (json.loads(array(key).tobytes()) for key in ("source_forms", "target_forms"))
