@@ -3,7 +3,8 @@
 python benchmarks/memory.py [--rounds 5] [--entries 100000 1000000] [--out benchmarks/results/memory.json]
 
 Milliseconds of the processor on one thread, in turns. A search is beside `look.top` and beside a matrix product with
-torch.topk; among strings beside the product alone. Strings are hashed beside one call of zlib for each n-gram.
+torch.topk; among strings beside the product alone. A folder is beside the same vectors in RAM, and beside a sum of
+its bytes. Strings are hashed beside one call of zlib for each n-gram.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -26,6 +28,7 @@ import regard
 from regard.memory import CharacterNgrams, Memory
 
 WIDTH, STRINGS, BEST = 64, 100_000, 5
+WIDE, PORTION, SCANNED = 256, 50_000, 1 << 21
 
 
 def texts(count: int, length: int) -> list[str]:
@@ -103,6 +106,34 @@ def writes() -> dict[str, dict[str, Callable[[], Any]]]:
     }
 
 
+def folders(entries: int, folder: Path) -> dict[str, dict[str, Callable[[], Any]]]:
+    """Vectors of width 256 on the disk, in the cache of its pages, beside a sum of their bytes."""
+    with Memory.open(folder, write=True) as stored:
+        for start in range(0, entries, PORTION):
+            stored.write(torch.randn(min(PORTION, entries - start), WIDE))
+    memory = Memory.open(folder)
+    memory.verify()
+    keys, path = memory.keys, folder / "1" / "keys"
+    assert keys is not None
+    room = torch.empty(SCANNED, dtype=torch.uint8).numpy()
+
+    def scan() -> None:
+        with path.open("rb", 0) as file:
+            while count := file.readinto(room):
+                torch.from_numpy(room[:count]).view(torch.float32).sum()
+
+    rows = {}
+    for queries in (1, 32):
+        query = torch.randn(queries, WIDE)
+        rows[f"folder, {queries} of {entries:,} x {WIDE}"] = {
+            "read": lambda query=query: memory.read(query),
+            "find": lambda query=query: memory.find(query, BEST),
+            "attend in RAM": lambda query=query: regard.attend(query, keys, keys),
+            "scan": scan,
+        }
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
@@ -112,15 +143,23 @@ def main() -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     tables = [spelling, writes, *(lambda n=n: searches(n) for n in options.entries)]
-    results = {}
+    results: dict[str, dict[str, float]] = {}
+    with TemporaryDirectory() as folder:
+        tables.append(lambda: folders(options.entries[0] * 4, Path(folder)))
+        measure(tables, options.rounds, results)
+    if options.out:
+        write(options.out, {"milliseconds": results})
+
+
+def measure(
+    tables: list[Callable[[], dict[str, Any]]], rounds: int, results: dict[str, dict[str, float]]
+) -> None:
     for table in tables:
         for name, runs in table().items():
-            seconds = interleaved(runs, options.rounds, time.process_time)
+            seconds = interleaved(runs, rounds, time.process_time)
             results[name] = {side: round(1e3 * median, 3) for side, median in seconds.items()}
             sides = ", ".join(f"{side} {ms:.2f}" for side, ms in results[name].items())
             print(f"{name:<40} {sides} ms", flush=True)
-    if options.out:
-        write(options.out, {"milliseconds": results})
 
 
 if __name__ == "__main__":
