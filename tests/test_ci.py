@@ -135,14 +135,14 @@ def test_the_longest_tests_are_written_into_the_document(project):
     slow = project / "tests" / "slow.txt"
     slow.parent.mkdir()
     slow.write_text("tests/test_28.py\ntests/test_1.py::gone\n")
-    lines = [f"{number}.25\ttests/test_{number}.py::test" for number in range(30)]
+    lines = [f"{number}.1\ttests/test_{number}.py::test" for number in range(30)]
     for name, part in (("earlier", [*lines, "99\ttests/test_3.py::test"]), ("later", lines[3:4])):
         (project / name).write_text("\n".join(part) + "\n")
     result = run(project / ".ci" / "durations", "earlier", "later", folder=project)
     assert result.returncode == 0, result.stderr
     text = document.read_text()
-    assert text.startswith(f"before\n{head}\n\nThe 30 tests measured take 442 seconds")
-    assert "| 29.2 | `tests/test_29.py::test` |\n| 28.2 |" in text
+    assert text.startswith(f"before\n{head}\n\nThe 30 tests measured take 438 seconds")
+    assert "| 29.1 | `tests/test_29.py::test` |\n| 28.1 |" in text
     assert text.count("| `tests/") == 25
     assert "99" not in text
     assert text.endswith(f"|\n\n{end}\nafter\n")
