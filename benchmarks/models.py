@@ -113,9 +113,8 @@ def names(model: nn.Module, tokenizer: Any) -> dict[str, Any]:
             "largest effects": rows_of(runs),
             "largest estimates": rows_of(estimates),
         }
-    runs.plot(title="SmolLM2-135M: heads patched from the prompts with swapped names").savefig(
-        PICTURE, dpi=100
-    )
+    results[name]["effects"] = [[round(each, 3) for each in row] for row in runs.array().tolist()]
+    runs.plot(title="heads patched from swapped names").savefig(PICTURE, dpi=100)
     return results
 
 

@@ -7,7 +7,6 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from regard.viewing import canvas, colours
-from regard.viewing.alignment import round_up
 
 CELL = 0.28  # inches
 BELOW, ABOVE = "#2166ac", "#b2182b"
@@ -31,7 +30,8 @@ def plot(table: Any, *, title: str | None = None, theme: str = "light") -> Figur
     numbers = table.array().numpy()
     cells = np.ma.masked_invalid(numbers if numbers.ndim == 2 else numbers[None])
     height, width = cells.shape
-    limit = round_up(float(np.abs(cells).max())) if cells.count() else 1.0
+    limit = float(f"{np.abs(cells).max():.2g}") if cells.count() else 1.0
+    limit = limit or 1.0
     figure = canvas.blank(
         1.4 + max(1.2, CELL * width),
         0.6 + CELL * height,
