@@ -110,7 +110,7 @@ def look(
         tensor([[0.5000, 0.5000]])
     """
     request = ask(query, key, score=score, bias=bias, mask=mask, normaliser=normaliser)
-    return Look(request.written())
+    return Look(request)
 
 
 @answers(FUSED)
@@ -143,7 +143,7 @@ def read(
         query, key, value, score=score, bias=bias, mask=mask, normaliser=normaliser, dropout=dropout
     )
     shared = _shared(request)
-    return serve(shared, value), Look(shared.written())
+    return serve(shared, value), Look(shared)
 
 
 def _shared(request: Request) -> Request:

@@ -149,9 +149,8 @@ def test_tiles_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_blocks_pass_over_what_nobody_may_read(
     mask: masks.Mask, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocked, "BLOCK", 1 << 19)
     long = torch.zeros(1, 1024, 8)
-    spans = blocked.spans_of(ask(long, long, mask=mask, normaliser=normalisers.Sparsemax()))
+    spans = blocked.spans_of(ask(long, long, mask=mask, normaliser=normalisers.Sparsemax()), 128)
     sizes = [(s.rows.stop - s.rows.start) * (s.columns.stop - s.columns.start) for s in spans]
     assert sum(sizes) <= 1024 * 1024 * share
     rows = [row for s in spans for row in range(s.rows.start, s.rows.stop)]

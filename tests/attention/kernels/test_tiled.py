@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.agreement.comparing import TOLERANCE, compare
 from tests.attention.kernels.live import Live
-from tests.peaks import growth, measured
 from torch import Tensor
 
 import regard
@@ -409,29 +408,6 @@ def test_memory_grows_with_the_length(
         return live.peak
 
     assert peak(1024) <= 4.5 * peak(256)
-
-
-PEAKS: dict[str, dict[str, Any]] = {
-    "window": {"mask": masks.band(128, 0)},
-    "window, ALiBi": {"mask": masks.band(128, 0), "bias": Alibi(1)},
-    "dropout": {"dropout": 0.1},
-}
-
-
-@measured
-@pytest.mark.parametrize("name", PEAKS)
-def test_the_peak_of_a_process_grows_with_the_length(name: str) -> None:
-    """What a fused kernel takes inside counts: `Live` sees tensors alone."""
-
-    def step(length: int) -> None:
-        sides = [torch.randn(1, 1, length, 4, requires_grad=True) for _ in range(3)]
-        torch.autograd.grad(regard.attend(*sides, **PEAKS[name]).sum(), sides)
-
-    def peak(length: int) -> float:
-        return growth(lambda: step(1024), lambda: step(length))
-
-    room = 16  # MB that tiles and the allocator take at any length; a matrix has 64 and 1,024
-    assert peak(16384) <= 4.5 * max(peak(4096), room)
 
 
 def test_short_rows_and_triangles_keep_the_single_call(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,15 +37,17 @@ class Blocked:
             query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, span: Span
         ) -> Tensor:
             rows, columns = (torch.arange(s.start, s.stop, device=device) for s in span)
+            bias = request.bias_of(rows, columns) if bias is None else bias
             scores = biased(request, widen(score(widen(query), key)), bias, rows, columns)
-            readable = request.readable(rows, columns)
+            readable = request.readable(rows, columns, bias)
             if type(request.normaliser) is Hard:
-                scores = level(request, scores, readable, rows, columns)
+                scores = level(request, scores, readable, bias, rows, columns)
             weights = request.normaliser(scores, readable)
             return read(request, weights, value)
 
         tensors = (request.query, key, value, request.bias)
-        return in_blocks(request, tensors, Blocks(block, spans_of(request)))
+        height = BLOCK // max(1, request.row_size)
+        return in_blocks(request, tensors, Blocks(block, spans_of(request, height)))
 
 
 def in_blocks(request: Request, tensors: Sequence[Any], blocks: Blocks) -> Tensor:
@@ -64,13 +66,13 @@ def in_blocks(request: Request, tensors: Sequence[Any], blocks: Blocks) -> Tenso
     return reading
 
 
-def spans_of(request: Request) -> list[Span]:
-    """Blocks of queries, each with the keys between which the mask lets them read.
+def spans_of(request: Request, height: int) -> list[Span]:
+    """Blocks of at most `height` queries, or of one, each with the keys between which the mask lets them read.
 
     A score or normaliser of the caller's sees every key, as it may depend on all of them.
     """
     queries, keys, mask = request.queries, request.keys, request.mask
-    height, narrow = max(1, BLOCK // max(1, request.row_size)), None
+    height, narrow = max(1, height), None
     if isinstance(mask, Mask) and queries and keys and _is_local(request) and not transformed():
         narrow = mask
         middle = len(mask.reach(range(queries // 2, queries // 2 + 1), request.frame).some)

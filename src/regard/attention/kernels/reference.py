@@ -9,7 +9,6 @@ from torch import Tensor
 from regard.attention.dropout import drop
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.ties import level
-from regard.attention.masks.mask import pick
 from regard.attention.normalisers import Hard
 from regard.attention.products import blend, fitted, widen
 from regard.attention.shapes import ShapeError
@@ -17,22 +16,21 @@ from regard.attention.shapes import ShapeError
 
 def weigh(request: Request, rows: Tensor | None = None) -> Tensor:
     """The weights of all queries, or of those at these rows, over every key."""
-    scores = scores_of(request, rows)
-    readable = request.readable(rows)
+    scores, readable, bias = scores_of(request, rows)
     if type(request.normaliser) is Hard:
-        scores = level(request, scores, readable, rows)
+        scores = level(request, scores, readable, bias, rows)
     return request.normaliser(scores, readable)
 
 
-def scores_of(request: Request, rows: Tensor | None = None) -> Tensor:
-    """The scores with their bias of all queries, or of those at these rows."""
-    query, bias = widen(request.query), request.bias
+def scores_of(
+    request: Request, rows: Tensor | None = None
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The scores with their bias of all queries, or of those at these rows; which may be read; the bias."""
+    query, bias = widen(request.query), request.bias_of(rows)
     if rows is not None:
         query = query.index_select(-2, rows)
-    if rows is not None and bias is not None:
-        bias = pick(bias, -2, rows)
-    key = widen(request.key)
-    return biased(request, widen(request.score(query, key)), bias, rows)
+    scores = widen(request.score(query, widen(request.key)))
+    return biased(request, scores, bias, rows), request.readable(rows, bias=bias), bias
 
 
 def biased(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
@@ -111,9 +112,9 @@ class Request:
         """Whether the bias has gradients."""
         if self.bias_function is None:
             return self.bias is not None and self.bias.requires_grad
-        return self._corner().requires_grad
+        return self.corner().requires_grad
 
-    def _corner(self) -> Tensor:
+    def corner(self) -> Tensor:
         """The bias of one pair, for its batch axes and gradients; a function may not take empty tensors."""
         sizes = (min(1, n) for n in (self.queries, self.keys))
         return self.bias_between(*(torch.arange(n, device=self.frame.device) for n in sizes))
@@ -127,24 +128,46 @@ class Request:
         batch, _, _, device = self.frame
         return _plane("bias", bias, Frame(batch, rows.shape[0], columns.shape[0], device))
 
+    def bias_of(self, rows: Tensor | None = None, columns: Tensor | None = None) -> Tensor | None:
+        """The bias of all queries and keys, or of those at these positions; None where there is none."""
+        if self.bias_function is not None:
+            return self.bias_between(*self._positions(rows, columns))
+        return None if self.bias is None else _picked(self.bias, rows, columns)
+
+    def with_bias(self, change: Callable[[Tensor], Tensor]) -> Request:
+        """The same request with a changed bias; of a function, what it returns is changed."""
+        function = self.bias_function
+        if function is None:
+            return self if self.bias is None else replace(self, bias=change(self.bias))
+
+        def changed_function(rows: Tensor, columns: Tensor) -> Tensor:
+            return change(function(rows, columns))
+
+        return replace(self, bias_function=changed_function)
+
     def written(self) -> Request:
         """The same request with the bias of all queries and keys, for kernels that take no function."""
         if self.bias_function is None:
             return self
-        sides = (torch.arange(n, device=self.frame.device) for n in (self.queries, self.keys))
-        return replace(self, bias=self.bias_between(*sides), bias_function=None)
+        return replace(self, bias=self.bias_of(), bias_function=None)
 
-    def readable(self, rows: Tensor | None = None, columns: Tensor | None = None) -> Tensor | None:
+    def readable(
+        self,
+        rows: Tensor | None = None,
+        columns: Tensor | None = None,
+        bias: Tensor | None = None,
+    ) -> Tensor | None:
         """Which keys may be read, by the mask and by a bias of -inf; None where everything may.
 
-        Broadcasts to (*batch, queries or rows, keys or columns).
+        Broadcasts to (*batch, queries or rows, keys or columns). `bias` is that of these queries and keys, where
+        its numbers are there already: a function is not called again.
         """
         if not self.is_masked:
             return None
-        if rows is not None or columns is not None:
-            return self._window(rows, columns)
+        if rows is not None or columns is not None or self.bias_function is not None:
+            return self._window(rows, columns, bias)
         if self._readable is None:
-            self._readable = self._window(None, None)
+            self._readable = self._window(None, None, bias)
         return self._readable
 
     def mask_tensors(self) -> list[Tensor] | None:
@@ -162,20 +185,24 @@ class Request:
             self._layout = lay(self.mask, self.frame, transformed())
         return self._layout
 
-    def _window(self, rows: Tensor | None, columns: Tensor | None) -> Tensor | None:
+    def _positions(self, rows: Tensor | None, columns: Tensor | None) -> tuple[Tensor, Tensor]:
+        device = self.frame.device
+        at = torch.arange(self.queries, device=device) if rows is None else rows
+        return at, torch.arange(self.keys, device=device) if columns is None else columns
+
+    def _window(
+        self, rows: Tensor | None, columns: Tensor | None, bias: Tensor | None
+    ) -> Tensor | None:
         if rows is None and columns is None and self.layout is not None and not self.has_bias:
             return self.layout.dense()
         readable = None
-        device = self.frame.device
-        at = torch.arange(self.queries, device=device) if rows is None else rows
-        of = torch.arange(self.keys, device=device) if columns is None else columns
         if isinstance(self.mask, Tensor):
             readable = _picked(self.mask, rows, columns)
         elif self.mask is not None:
-            readable = self.mask.window(at, of, self.frame)
-        if self.has_bias:
-            bias = self.bias_between(at, of) if self.bias is None else self.bias
-            finite = (bias if self.bias is None else _picked(bias, rows, columns)) != -torch.inf
+            readable = self.mask.window(*self._positions(rows, columns), self.frame)
+        bias = self.bias_of(rows, columns) if bias is None else bias
+        if bias is not None:
+            finite = bias != -torch.inf
             readable = finite if readable is None else readable & finite
         return readable
 
@@ -184,7 +211,8 @@ class Request:
         batch = self.frame.batch if self.layout is None else self.layout.batch
         bias = self.bias
         if self.bias_function is not None:
-            bias = self._corner()
+            with torch.no_grad():
+                bias = self.corner()
         for plane in (self.mask, bias):
             if isinstance(plane, Tensor) and plane.ndim > 2:
                 batch = broadcast(batch, tuple(plane.shape[:-2]))

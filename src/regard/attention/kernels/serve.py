@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.choose import MATMUL, SDPA, Kernel, choose
+from regard.attention.kernels.choose import Kernel, choose
 from regard.attention.kernels.narrowing import narrowed
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.zeroed import are_finite, has_nan, zeroed
@@ -17,8 +17,6 @@ def serve(request: Request, value: Tensor) -> Tensor:
         request, value = narrowed(request, value)
     kernel = choose(request, value)
     is_masked = request.is_masked
-    if is_masked and kernel is not SDPA and kernel is not MATMUL:
-        request = request.written()
     reading = kernel.attend(request, value)
     if not is_masked or request.is_traced or not value.is_cpu:
         return reading

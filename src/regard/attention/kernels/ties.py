@@ -4,7 +4,6 @@ import torch
 from torch import Tensor
 
 from regard.attention.kernels.request import Request
-from regard.attention.masks.mask import pick
 from regard.attention.products import product_dtype, widen
 from regard.attention.scores.prepare import is_pairwise
 from regard.loops.availability import has_numbers
@@ -16,6 +15,7 @@ def level(
     request: Request,
     scores: Tensor,
     readable: Tensor | None,
+    bias: Tensor | None,
     rows: Tensor | None = None,
     columns: Tensor | None = None,
 ) -> Tensor:
@@ -28,10 +28,6 @@ def level(
         return scores
     query = request.query if rows is None else request.query.index_select(-2, rows)
     key = request.key if columns is None else request.key.index_select(-2, columns)
-    bias = request.bias
-    if bias is not None:
-        bias = bias if rows is None else pick(bias, -2, rows)
-        bias = bias if columns is None else pick(bias, -1, columns)
     return level_best(scores, query, key, readable, bias)
 
 

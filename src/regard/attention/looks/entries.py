@@ -128,15 +128,9 @@ def with_batch(
         mask = change_all(mask)
     elif mask is not None and not isinstance(mask, Band | Packed):
         mask = ChangedMask(mask, request.frame, change_all)
-    return replace(
-        request,
-        query=query,
-        key=key,
-        score=score,
-        bias=None if request.bias is None else change_all(request.bias),
-        mask=mask,
-        frame=request.frame._replace(batch=new_batch),
-    )
+    frame = request.frame._replace(batch=new_batch)
+    changed_request = replace(request, query=query, key=key, score=score, mask=mask, frame=frame)
+    return changed_request.with_bias(change_all)
 
 
 def with_tensors(request: Request, change: Callable[[Tensor], Tensor]) -> Request | None:

@@ -95,16 +95,17 @@ def prepared(request: Request) -> Request:
     if isinstance(request.normaliser, Hard):
         return request
     score, query, key = prepare_both(request.score, widen(request.query), widen(request.key))
-    bias, normaliser = request.bias, request.normaliser
-    if bias is not None and type(normaliser) is Softmax:
-        dtype = torch.promote_types(request.query.dtype, torch.float32)
-        bias = fitted(bias, dtype, normaliser.temperature)
-    return replace(request, score=score, query=query, key=key, bias=bias)
+    request = replace(request, score=score, query=query, key=key)
+    if type(request.normaliser) is not Softmax:
+        return request
+    dtype = torch.promote_types(request.query.dtype, torch.float32)
+    temperature = request.normaliser.temperature
+    return request.with_bias(lambda bias: fitted(bias, dtype, temperature))
 
 
 def masked_scores(request: Request, rows: Tensor) -> Tensor:
     """The scores of these queries over the temperature, -inf where a key may not be read."""
-    scores, readable = scores_of(request, rows), request.readable(rows)
+    scores, readable, _ = scores_of(request, rows)
     if readable is not None:
         scores = torch.where(readable, scores, -torch.inf)
     return scores / cast(Softmax, request.normaliser).temperature

@@ -72,10 +72,13 @@ class SoftmaxBlocks(BlockSource):
         mask, temperature = request.mask, cast(Softmax, request.normaliser).temperature
         self._request, self._dtype = request, dtype
         self._mask = Given(mask) if isinstance(mask, Tensor) else mask
-        self._bias, self._bias_shuts = None, False
+        self._temperature = temperature
+        self._bias: tuple[Tensor, bool] | None = None
+        self._planes = 1  # of a bias function, which is called once for all batch entries
         if request.bias is not None:
-            self._bias = lift(divided(request.bias, dtype, temperature), len(self.batch))
-            self._bias_shuts = bool((request.bias == -torch.inf).any())
+            self._bias = self._divided(request.bias)
+        elif request.bias_function is not None:
+            self._planes = prod(request.corner().shape[:-2])
 
     @abstractmethod
     def _write(self, scores: Tensor, region: Region, in_order: bool) -> None:
@@ -84,7 +87,7 @@ class SoftmaxBlocks(BlockSource):
     def blocks(self, rows: Tensor | None) -> Iterator[Block]:
         room, buffers = self._room(), _Buffers(self._dtype, self.device)
         for at, strip, reach in self._reaching(rows):
-            masked = list(self._masked(strip, reach))
+            masked, bias = list(self._masked(strip, reach)), self._bias_of(strip, reach)
             groups = partition(self.batch, max(1, room // max(1, len(strip) * len(reach.some))))
             for entries in groups:
                 region = Region(entries, at, strip, reach.some)
@@ -93,11 +96,14 @@ class SoftmaxBlocks(BlockSource):
                 )
                 if scores.numel():
                     self._write(scores, region, rows is None)
-                if self._bias is not None:
-                    self._add_bias(scores, region)
+                if bias is not None:
+                    numbers = cut(bias[0], entries)
+                    scores += numbers
+                    if bias[1]:  # a key that holds NaN is masked as well
+                        scores.masked_fill_(numbers == -torch.inf, -torch.inf)
                 for columns, closed in masked:
                     scores[..., columns].masked_fill_(cut(closed, entries), -torch.inf)
-                finite = not masked and self._bias is None
+                finite = not masked and bias is None
                 yield SoftmaxBlock(region, scores, spare, finite=finite)
 
     def _reaching(self, rows: Tensor | None) -> Iterator[tuple[slice, Tensor, Reach]]:
@@ -106,7 +112,7 @@ class SoftmaxBlocks(BlockSource):
         Not more than keys, though: the longer a strip along a diagonal, the more of it is masked.
         """
         start, count = 0, self.queries if rows is None else len(rows)
-        room = self._room()
+        room = self._room() // self._planes
         while start < count:
             lowest = stop = min(start + LEAST, count)
             strip = self._strip(rows, start, stop)
@@ -138,13 +144,21 @@ class SoftmaxBlocks(BlockSource):
                 closed = ~lift(window, len(self.batch))
                 yield slice(edge.start - start, edge.stop - start), closed
 
-    def _add_bias(self, scores: Tensor, region: Region) -> None:
-        bias = pick(cut(cast(Tensor, self._bias), region.entries), -2, region.rows)
-        columns = slice(region.columns.start, region.columns.stop)
-        bias = bias if bias.shape[-1] == 1 else bias[..., columns]
-        scores += bias
-        if self._bias_shuts:  # a key that holds NaN is masked as well
-            scores.masked_fill_(bias == -torch.inf, -torch.inf)
+    def _bias_of(self, strip: Tensor, reach: Reach) -> tuple[Tensor, bool] | None:
+        """The bias of a strip over the temperature, and whether any of it is -inf."""
+        columns = reach.some
+        if self._bias is not None:
+            bias, shuts = self._bias
+            bias = pick(bias, -2, strip)
+            return bias if bias.shape[-1] == 1 else bias[..., columns.start : columns.stop], shuts
+        if self._request.bias_function is None or not columns:
+            return None
+        keys = torch.arange(columns.start, columns.stop, device=self.device)
+        return self._divided(self._request.bias_between(strip, keys))
+
+    def _divided(self, bias: Tensor) -> tuple[Tensor, bool]:
+        numbers = lift(divided(bias, self._dtype, self._temperature), len(self.batch))
+        return numbers, bool((bias == -torch.inf).any())
 
 
 class ProductBlocks(SoftmaxBlocks):

@@ -262,7 +262,7 @@ def _tensors_of(request: Request) -> tuple[list[tuple[str, Tensor]], bool]:
         return parameter
 
     is_ours = with_parameters(request.score, note) is not None
-    return tensors, is_ours and request.normaliser.is_ours
+    return tensors, is_ours and request.normaliser.is_ours and request.bias_function is None
 
 
 def _versions_read(request: Request, tensors: list[tuple[str, Tensor]]) -> Versions:

@@ -14,6 +14,7 @@ from regard.attention.kernels.additive import kernels
 from regard.attention.kernels.additive.requests import is_written_out, rules_of
 from regard.attention.kernels.additive.spans import bounds_of
 from regard.attention.masks import band, causal, documents, packed, padding
+from regard.attention.positions import RelativeBias
 from regard.attention.scores import Additive
 from regard.attention.shapes import Frame
 from regard.attention.versions import ChangedError
@@ -94,6 +95,38 @@ def test_the_kernel_agrees_with_the_equations(
         with regard.kernel(kernel):
             mask = (EXACT | BOUNDED | UNBOUNDED)[name]
             reading = regard.attend(*tensors, score=score, mask=mask, bias=bias)
+        results.append([reading, *torch.autograd.grad(reading.sin().sum(), leaves)])
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("room", [40, 1 << 22])
+@pytest.mark.parametrize("name", [*EXACT, "none", "tensor", "function"])
+def test_a_bias_by_positions_is_called_for_some_queries_and_the_keys_that_they_reach(
+    name: str, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "ROOM", room)
+    score, tensors = _drawn(LENGTH)
+    relative, pairs = RelativeBias(1, buckets=4), []
+
+    def bias(query: Tensor, key: Tensor) -> Tensor:
+        pairs.append(query.numel() * key.numel())
+        return torch.where(query == key + 1, -torch.inf, relative.between(query, key))
+
+    others = {
+        "none": None,
+        "tensor": torch.rand(2, LENGTH, LENGTH) > 0.3,
+        "function": lambda query, key: key != query + 1,
+    }
+    mask = (EXACT | others)[name]
+    positions = torch.arange(LENGTH)
+    leaves = [*tensors, *score.parameters(), relative.weight]
+    results = []
+    for kernel, numbers in (("cpu", bias), ("reference", bias(positions[:, None], positions))):
+        with regard.kernel(kernel):
+            pairs.clear()
+            reading = regard.attend(*tensors, score=score, mask=mask, bias=numbers)
+            assert room > 40 or all(count <= 48 for count in pairs)
         results.append([reading, *torch.autograd.grad(reading.sin().sum(), leaves)])
     for ours, theirs in zip(*results, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)

@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import reduce
 from importlib.util import find_spec
+from math import prod
+from operator import and_
 from typing import cast
 
 import torch
@@ -17,11 +20,16 @@ from torch import Tensor
 from regard.attention.kernels.additive.requests import (
     additive_objection,
     is_written_out,
+    joint_spans,
     operands,
+    without_exact_bounds,
 )
-from regard.attention.kernels.blocked import in_blocks
+from regard.attention.kernels.additive.spans import Spans
+from regard.attention.kernels.blocked import in_blocks, spans_of
 from regard.attention.kernels.recomputing import Blocks, Span
 from regard.attention.kernels.request import Request
+from regard.attention.masks import Given, Mask
+from regard.attention.masks.mask import pick
 from regard.attention.products import widen
 from regard.attention.scores import prepare
 from regard.loops.availability import are_compiled, hooks_saved_tensors, transformed
@@ -86,36 +94,44 @@ class Cpu:
         return request.queries >= FEW and request.size >= ENOUGH
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
-        pairs = request.queries * request.keys
-        if pairs > ROOM and not transformed() and is_written_out(request.mask, request.frame):
-            return self._attend_in_blocks(request, value)
+        if request.queries * request.keys > ROOM and not transformed():
+            has_function = request.bias_function is not None
+            if has_function or is_written_out(request.mask, request.frame):
+                return self._attend_in_blocks(request, value)
         return self._attend(request, value)
 
     def _attend_in_blocks(self, request: Request, value: Tensor) -> Tensor:
-        """The booleans of a mask for some queries at a time, and again in the backward pass."""
+        """What a function says of queries and keys, for some queries at a time, and again in the backward pass."""
         score, key = prepare(request.score, widen(request.key))
-        queries, frame = request.queries, request.frame
+        frame, has_function = request.frame, request.bias_function is not None
+        mask = request.mask if isinstance(request.mask, Mask) else None
+        written, spans = without_exact_bounds(mask, frame), joint_spans(mask, frame)
 
         def block(
             query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, span: Span
         ) -> Tensor:
             rows, columns = (torch.arange(s.start, s.stop, device=frame.device) for s in span)
-            part = replace(
+            rules: list[Mask] = [Given(rule.window(rows, columns, frame)) for rule in written]
+            if isinstance(request.mask, Tensor):
+                rules = [Given(pick(pick(request.mask, -2, rows), -1, columns))]
+            if spans is not None:
+                low, high = (pick(side, -1, rows) - span.columns.start for side in spans)
+                rules.append(Spans(low, high))
+            section = replace(
                 request,
                 query=query,
                 key=key,
                 score=score,
-                bias=bias,
-                mask=request.readable(rows, columns),
+                bias=request.bias_of(rows, columns) if has_function else bias,
+                bias_function=None,
+                mask=reduce(and_, rules) if rules else None,
                 frame=frame._replace(queries=len(rows), keys=len(columns)),
             )
-            return self._attend(part, value)
+            return self._attend(section, value)
 
-        height = max(1, ROOM // request.keys)
-        starts = range(0, queries, height)
-        spans = [Span(slice(n, min(n + height, queries)), slice(0, request.keys)) for n in starts]
-        tensors = (request.query, key, value, request.bias)
-        return in_blocks(request, tensors, Blocks(block, spans))
+        planes = prod(request.corner().shape[:-2]) if has_function else 1
+        blocks = Blocks(block, spans_of(request, ROOM // (planes * request.keys)))
+        return in_blocks(request, (request.query, key, value, request.bias), blocks)
 
     def _attend(self, request: Request, value: Tensor) -> Tensor:
         from regard.attention.kernels.additive.cpu.operator import additive

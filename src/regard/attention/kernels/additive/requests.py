@@ -63,7 +63,7 @@ def rules_of(mask: Mask | Tensor | None, frame: Frame) -> Rules:
     if isinstance(mask, Tensor):
         return Rules(mask=mask)
     asking = stored = dense = None
-    for rule in _without_exact_bounds(mask, frame):
+    for rule in without_exact_bounds(mask, frame):
         if isinstance(rule, Documents) and asking is None:
             asking, stored = (
                 ids.long().expand(*ids.shape[:-1], length)
@@ -83,11 +83,11 @@ def is_written_out(mask: Mask | Tensor | None, frame: Frame) -> bool:
     """Whether a mask becomes booleans, one for each query and key."""
     if isinstance(mask, Tensor):
         return False
-    rules = _without_exact_bounds(mask, frame)
+    rules = without_exact_bounds(mask, frame)
     return len(rules) > 1 or any(not isinstance(rule, Documents) for rule in rules)
 
 
-def _without_exact_bounds(mask: Mask | None, frame: Frame) -> list[Mask]:
+def without_exact_bounds(mask: Mask | None, frame: Frame) -> list[Mask]:
     """The rules of a mask, joined by `&`, that spans of keys do not express."""
     bounds = [(rule, bounds_of(rule, frame)) for rule in mask.rules()] if mask else []
     return [rule for rule, bound in bounds if bound is None or not bound.exact]
@@ -109,7 +109,7 @@ def operands(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Rules, float, float]:
     """a, c, w and the bias in a dtype, the rules of the mask, the cap (0 is none), the temperature."""
     score, cap = request.score.capped()  # type: ignore[attr-defined]
-    bias, temperature = request.bias, request.normaliser.temperature  # type: ignore[attr-defined]
+    bias, temperature = request.bias_of(), request.normaliser.temperature  # type: ignore[attr-defined]
     a, c = score.query_features(request.query.to(dtype)), score.key_features(request.key.to(dtype))
     plane = None if bias is None else fitted(bias, dtype, temperature).to(dtype)
     rules = rules_of(request.mask, request.frame)

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from regard.attention.masks import Mask
-from regard.attention.masks.mask import Both, Either, SpanMask
+from regard.attention.masks.mask import Both, Either, SpanMask, pick
 from regard.attention.masks.sequences import Documents
 from regard.attention.shapes import Frame, broadcast
 from regard.loops.availability import transformed
+
+
+@dataclass(frozen=True, eq=False)
+class Spans(SpanMask):
+    """The keys from `low` to before `high`, (*batch, queries), of each query."""
+
+    low: Tensor
+    high: Tensor
+
+    def spans(self, frame: Frame, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        if rows is None:
+            return self.low, self.high
+        return pick(self.low, -1, rows), pick(self.high, -1, rows)
 
 
 class Bounds(NamedTuple):
