@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.attention.kernels import tiled
 from regard.attention.kernels.dots import additive_mask, dots_objection, factors
 from regard.attention.kernels.pieces import flat
 from regard.attention.kernels.request import Request
-from regard.attention.kernels.tiled import fused_backward, fused_forward, read_tiles
+from regard.attention.kernels.tiled import fused_backward, fused_forward
 from regard.attention.kernels.zeroed import finite, has_nan
 from regard.attention.products import blend, dots, product_dtype
 from regard.attention.shapes import Shape
@@ -41,8 +42,9 @@ class Sdpa:
         is_masked, triangle, addend, nothing = request.is_masked, False, None, None
         asked = request
         if is_masked and not (triangle := is_triangle(request)):
-            if (tiled := read_tiles(request, value, fused=True)) is not None:
-                return tiled
+            is_large = not request.is_traced and request.pairs >= tiled.AREA
+            if is_large and (reading := tiled.read_tiles(request, value, fused=True)) is not None:
+                return reading
             request = request.written()
         # torch's own scale needs no argument, which would cost a tenth of a small call.
         query, key, scale = (
@@ -61,7 +63,7 @@ class Sdpa:
         arguments = query, key, value, addend, request.dropout, triangle
         if torch.is_grad_enabled() and _is_trained(request, arguments, scale):
             asked.checks_gradients = True
-            reading: Tensor = _Trained.apply(query, key, value, addend, triangle, scale)  # type: ignore[no-untyped-call]
+            reading = _Trained.apply(query, key, value, addend, triangle, scale)  # type: ignore[no-untyped-call]
         elif scale is None:
             reading = F.scaled_dot_product_attention(*arguments)
         else:
