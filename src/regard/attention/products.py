@@ -9,6 +9,7 @@ from torch import Tensor
 
 HALVES = (torch.float16, torch.bfloat16)
 BIAS_ROOM = 0.99  # of the largest number, so that a score may be added
+GPU_ROOM = 0.5  # the fused kernels of a GPU multiply the sum by log2 e
 
 
 def widen(tensor: Tensor) -> Tensor:
@@ -50,9 +51,9 @@ def fitted(bias: Tensor, dtype: torch.dtype, temperature: float = 1.0) -> Tensor
     """
     wide = bias.to(torch.promote_types(torch.promote_types(bias.dtype, dtype), torch.float32))
     largest = torch.finfo(dtype).max
-    if temperature >= 1 and torch.finfo(bias.dtype).max <= largest:
+    if bias.is_cpu and temperature >= 1 and torch.finfo(bias.dtype).max <= largest:
         return wide
-    limit = BIAS_ROOM * largest * min(1.0, temperature)
+    limit = (BIAS_ROOM if bias.is_cpu else GPU_ROOM) * largest * min(1.0, temperature)
     # The number of one with the gradient of the other.
     clamped = wide.detach().clamp(-limit, limit) + (wide - wide.detach())
     return torch.where(bias.isinf(), wide, clamped)
@@ -60,6 +61,6 @@ def fitted(bias: Tensor, dtype: torch.dtype, temperature: float = 1.0) -> Tensor
 
 def divided(bias: Tensor, dtype: torch.dtype, temperature: float) -> Tensor:
     """The bias over the temperature, rounded once."""
-    if temperature == 1 and bias.dtype == dtype:
+    if temperature == 1 and bias.dtype == dtype and bias.is_cpu:
         return bias
     return (fitted(bias, dtype, temperature) / temperature).to(dtype)

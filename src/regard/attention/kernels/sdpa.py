@@ -58,6 +58,8 @@ class Sdpa:
             batch = request.batch()
             is_flat = is_flat and batch == request.frame.batch
             addend = None if addend is None else flat(addend, batch)
+            if addend is not None and addend.is_cuda:
+                addend = _rows(addend, request.keys)
         if not is_flat:
             query, key, value = (flat(side, batch) for side in (query, key, value))
         arguments = query, key, value, addend, request.dropout, triangle
@@ -71,6 +73,13 @@ class Sdpa:
         if len(batch) != 2:
             reading = reading.reshape(*batch, request.queries, value.shape[-1])
         return reading if nothing is None else reading.masked_fill(nothing, 0.0)
+
+
+def _rows(addend: Tensor, keys: int) -> Tensor:
+    """The numbers to add with rows that lie in memory as they are read, which the fused kernels of a GPU need."""
+    if addend.shape[-1] == keys and addend.stride(-1) == 1:
+        return addend
+    return addend.expand(*addend.shape[:-1], keys).contiguous()
 
 
 def _is_trained(request: Request, arguments: Arguments, scale: float | None) -> bool:
