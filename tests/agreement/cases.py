@@ -36,6 +36,9 @@ class Case:
     slack: float = 1.0  # factor on the tolerance, where the scores' own rounding shows
     dots: bool = True
     additive: bool = False  # whether its weights are a softmax over additive scores
+    spans: bool = (
+        False  # whether it is a softmax over dot products under a mask of spans or documents
+    )
     copies: bool = False  # fused attention would have to copy an axis
     extra: dict[str, Any] = field(default_factory=dict)
 
@@ -121,7 +124,7 @@ CASES = [
     Case("no batch axes", query=(5, 8), key=(7, 8)),
     Case("one batch axis", query=(3, 5, 8), key=(3, 7, 8)),
     Case("odd sizes", query=(3, 1, 13, 7), key=(3, 1, 17, 7), d_value=5),
-    Case("past one block", query=(1, 1, 130, 16), key=(1, 1, 150, 16), mask=CAUSAL_END),
+    Case("past one block", query=(1, 1, 130, 16), key=(1, 1, 150, 16), mask=CAUSAL_END, spans=True),
     Case("one of everything", query=(1, 1, 1, 1), key=(1, 1, 1, 1), d_value=1),
     Case("one query", query=(4, 2, 1, 8), key=(4, 2, 9, 8)),
     Case("no queries", query=(2, 0, 8), key=(2, 7, 8), dots=False),
@@ -137,23 +140,29 @@ CASES = [
     Case("large scores float64", size=100.0, dtype=DOUBLE, slack=300.0),
     Case("causal start", mask=CAUSAL_START),
     Case("causal start, few keys", query=(2, 3, 7, 8), key=(2, 3, 4, 8), mask=CAUSAL_START),
-    Case("causal end", mask=CAUSAL_END),
-    Case("causal end, few keys", query=(2, 3, 7, 8), key=(2, 3, 4, 8), mask=CAUSAL_END),
+    Case("causal end", mask=CAUSAL_END, spans=True),
+    Case("causal end, few keys", query=(2, 3, 7, 8), key=(2, 3, 4, 8), mask=CAUSAL_END, spans=True),
     Case("causal square", query=(2, 3, 6, 8), key=(2, 3, 6, 8), mask=CAUSAL_END),
-    Case("padding", mask=masks.padding([7, 3])),
-    Case("padding of everything", mask=masks.padding([0, 4])),
-    Case("padding and causal", mask=masks.padding([2, 6]) & CAUSAL_START),
-    Case("band", mask=masks.band(1, 2)),
+    Case("padding", mask=masks.padding([7, 3]), spans=True),
+    Case("padding of everything", mask=masks.padding([0, 4]), spans=True),
+    Case("padding and causal", mask=masks.padding([2, 6]) & CAUSAL_START, spans=True),
+    Case("band", mask=masks.band(1, 2), spans=True),
     Case(
         "documents",
         mask=masks.documents(torch.tensor([0, 0, 1, 1, 2]), torch.tensor([0, 1, 1, 1, 0, 3, 1])),
+        spans=True,
     ),
-    Case("packed", mask=masks.packed([2, 0, 3], [3, 1, 3])),
-    Case("packed, none to read", mask=masks.packed([2, 3], [7, 0]) & masks.padding([7, 3])),
+    Case("packed", mask=masks.packed([2, 0, 3], [3, 1, 3]), spans=True),
+    Case(
+        "packed, none to read",
+        mask=masks.packed([2, 3], [7, 0]) & masks.padding([7, 3]),
+        spans=True,
+    ),
     Case(
         "packed and causal",
         query=(2, 3, 7, 8),
         mask=masks.packed([3, 4]) & CAUSAL_START,
+        spans=True,
     ),
     Case("either mask", mask=masks.band(0, 0) | _random_mask(2, 3, 5, 7)),
     Case("boolean", mask=_random_mask(2, 3, 5, 7)),
@@ -176,6 +185,7 @@ CASES = [
         query=(2, 3, 4, 5, 8),
         key=(2, 3, 1, 7, 8),
         mask=CAUSAL_END & masks.padding([3, 6]),
+        spans=True,
     ),
     Case("inner axis shared", query=(2, 3, 4, 5, 8), key=(2, 1, 4, 7, 8), copies=True),
     Case("dot", score=scores.Dot, size=0.5),
@@ -203,6 +213,7 @@ CASES = [
         dtype=HALF,
         mask=masks.padding([7, 3]),
         edit=_zero_keys,
+        spans=True,
     ),
     Case("cosine of long vectors, half", score=lambda: scores.Cosine(5.0), dtype=HALF, size=1e4),
     Case("above the largest half", score=scores.Dot, dtype=HALF, size=200.0, slack=3.0),

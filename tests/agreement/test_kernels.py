@@ -22,8 +22,8 @@ def answer(kernel: str, arguments: dict[str, Any]) -> dict[str, Tensor | None]:
     leaves = {n: a for n, a in arguments.items() if isinstance(a, Tensor) and a.requires_grad}
     if isinstance(arguments["score"], nn.Module):
         leaves |= dict(arguments["score"].named_parameters())
-    mixture = torch.linspace(-1, 1, reading.numel()).sin().view(reading.shape)
-    total = (reading * mixture.to(reading.dtype)).sum()
+    mixture = torch.linspace(-1, 1, reading.numel(), device="cpu").sin().view(reading.shape)
+    total = (reading * mixture.to(reading)).sum()
     gradients = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
     return {"reading": reading} | {
         f"{name} gradient": g for name, g in zip(leaves, gradients, strict=True)
@@ -34,7 +34,7 @@ def serves(kernel: str, case: Case) -> bool:
     if kernel == "cpu":
         return case.additive
     if kernel == "triton":
-        return case.additive and find_spec("triton") is not None
+        return (case.additive or case.spans) and find_spec("triton") is not None
     return kernel in ("reference", "blocked") or (
         case.dots and not (kernel == "sdpa" and case.copies)
     )

@@ -98,9 +98,7 @@ def import_everything() -> None:
     import regard
 
     for module in pkgutil.walk_packages(regard.__path__, "regard."):
-        if not module.name.startswith(
-            "regard.attention.kernels.additive.triton."
-        ):  # Windows has no Triton
+        if not module.name.startswith("regard.attention.kernels.triton."):  # Windows has no Triton
             importlib.import_module(module.name)
 
 

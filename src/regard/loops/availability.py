@@ -43,6 +43,11 @@ def are_equal(left: int, right: int) -> bool:
     return statically_known_true(left == right)
 
 
+def capturing(device: torch.device) -> bool:
+    """Whether a CUDA graph is captured: then Python cannot read numbers, and memory has none before the graph runs."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
+
 def has_numbers(tensor: Tensor) -> bool:
     """Whether Python may read these numbers: of a plain tensor, on a processor, with nothing traced.
 

@@ -15,7 +15,7 @@ ROOT = Path(kernels.__file__).parent
 PAGE = Path(__file__).parents[3] / "docs" / "how-it-works" / "kernels.md"
 SOURCES = {
     "cpu": ["additive/kernels.py:Cpu", "additive/requests.py"],
-    "triton": ["additive/kernels.py:Triton", "additive/requests.py"],
+    "triton": ["triton/kernel.py", "additive/requests.py"],
     "sdpa": ["sdpa.py", "dots.py"],
     "matmul": ["matmul.py", "dots.py"],
     "blocked": ["blocked.py"],

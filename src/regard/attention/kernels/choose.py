@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.kernels.additive.kernels import ENOUGH, Cpu, Triton
+from regard.attention.kernels.additive.kernels import ENOUGH, Cpu
 from regard.attention.kernels.blocked import Blocked
 from regard.attention.kernels.dots import dots_objection
 from regard.attention.kernels.matmul import Matmul
@@ -20,7 +20,8 @@ from regard.attention.kernels.reference import Reference
 from regard.attention.kernels.request import Request, ask
 from regard.attention.kernels.sdpa import Sdpa, is_triangle
 from regard.attention.kernels.tiled import area, divide, tiles_objection
-from regard.attention.masks import MaskLike
+from regard.attention.kernels.triton.kernel import WRITTEN, Triton
+from regard.attention.masks import Mask, MaskLike
 from regard.attention.normalisers import NormaliserLike
 from regard.attention.positions.biases import BiasLike
 from regard.attention.products import HALVES, product_dtype
@@ -43,7 +44,7 @@ class Kernel(Protocol):
 
 
 REFERENCE, SDPA, MATMUL, BLOCKED, CPU = Reference(), Sdpa(), Matmul(), Blocked(), Cpu()
-TRITON = Triton()  # never chosen, only pinned: it was measured on no GPU yet
+TRITON = Triton()
 KERNELS: dict[str, Kernel] = {
     kernel.name: kernel for kernel in (MATMUL, SDPA, TRITON, CPU, BLOCKED, REFERENCE)
 }
@@ -137,6 +138,8 @@ def choose(request: Request, value: Tensor) -> Kernel:
         if objection := only.objection(request, value):
             raise KernelRefusedError(f"kernel {name!r} cannot serve this request: {objection}")
         return only
+    if not request.query.is_cpu and (kernel := _on_gpu(request, value)) is not None:
+        return kernel
     if request.is_plain or _is_dots(request, value):
         if _is_plain(request, value):
             is_long = request.keys > SHORT and request.is_large and tiles_objection(request)
@@ -151,6 +154,16 @@ def choose(request: Request, value: Tensor) -> Kernel:
 
 def _is_dots(request: Request, value: Tensor) -> bool:
     return isinstance(request.score, DotLike) and dots_objection(request, value) is None
+
+
+def _on_gpu(request: Request, value: Tensor) -> Kernel | None:
+    """The kernel for a device that divides nothing into tiles; None where the others are as good there."""
+    if TRITON.is_chosen(request, value):
+        return TRITON
+    if request.is_traced or is_triangle(request):
+        return None
+    by_positions = isinstance(request.mask, Mask) or request.bias_function is not None
+    return BLOCKED if by_positions and request.queries * request.keys >= WRITTEN else None
 
 
 def _is_plain(request: Request, value: Tensor) -> bool:
@@ -214,8 +227,6 @@ def explain(
 
 def _passed_over(other: Kernel, chosen: Kernel, request: Request) -> str:
     """Why a kernel that could serve a request does not."""
-    if other is TRITON:
-        return "can serve this where it is pinned: it was measured on no GPU yet"
     if other is CPU and not pinned() and CPU.pays(request):
         return (
             "can serve this as soon as its loops are compiled, which another process does now, once; "
@@ -232,6 +243,8 @@ def _because(chosen: Kernel, request: Request, value: Tensor) -> str:
         return f"the fastest at this size, {size}"
     if chosen is REFERENCE:
         return f"small enough to be computed as a whole, {size}"
+    if chosen is TRITON:
+        return f"the fastest that serves this on a GPU, as measured on an H100, {size}"
     if chosen is BLOCKED:
         return f"too large to be computed as a whole, {size}"
     tiled = chosen in (MATMUL, SDPA) and not is_triangle(request)

@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.attention.masks.mask import Mask, covers
 from regard.attention.masks.positions import Band
 from regard.attention.shapes import Frame, Shape, broadcast
-from regard.loops.availability import are_equal, has_numbers
+from regard.loops.availability import are_equal, capturing, has_numbers
 
 KEPT = 1 << 20  # numbers of a tensor that stays in memory between calls
 
@@ -37,11 +37,15 @@ class Layout:
         self.is_triangle = _is_triangle(mask, frame, is_traced)
 
     def once(self, question: Hashable, answer: Callable[[], Answer]) -> Answer:
-        """The answer to a question about the mask; a large tensor is worked out again each time."""
+        """The answer to a question about the mask; a large tensor is worked out again each time.
+
+        So is all that a CUDA graph captures: it has no numbers before the graph runs.
+        """
         if question in self._answers:
             return cast(Answer, self._answers[question])
         result = answer()
-        if not any(tensor.numel() > KEPT for tensor in _tensors(result)):
+        is_large = any(tensor.numel() > KEPT for tensor in _tensors(result))
+        if not (is_large or capturing(self.frame.device)):
             self._answers[question] = result
         return result
 

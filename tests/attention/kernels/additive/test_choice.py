@@ -1,19 +1,42 @@
-"""Which kernel serves additive scores where nothing is pinned."""
+"""Which kernel serves on a GPU where nothing is pinned. The choice is asked for tensors of a processor here."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from typing import Any
+
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
-import regard
-from regard.attention.scores import Additive
+from regard.attention import masks
+from regard.attention.kernels.choose import _on_gpu
+from regard.attention.kernels.request import ask
+from regard.attention.positions import Alibi
+from regard.attention.scores import Additive, SoftCap
+
+pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed")
+WINDOW = masks.band(128, 0)
+ADDITIVE = Additive(16, 16, 32)
 
 
-@pytest.mark.parametrize(("length", "kernel"), [(4096, "blocked"), (8, "reference")])
-def test_triton_serves_only_where_it_is_pinned(length: int, kernel: str) -> None:
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        query = torch.empty(2, length, 16, device="cuda")
-        explanation = regard.explain(query, query, score=Additive(16, 16, 32))
-    assert explanation.kernel == kernel
-    assert "pinned" in explanation.refused["triton"]
+@pytest.mark.parametrize(
+    ("length", "how", "kernel"),
+    [
+        (4096, {"score": ADDITIVE}, "triton"),
+        (4096, {"score": SoftCap(ADDITIVE, 2.0), "mask": WINDOW}, "triton"),
+        (8, {"score": ADDITIVE}, None),
+        (4096, {"mask": WINDOW}, "triton"),
+        (4096, {"mask": masks.documents(torch.arange(4096) // 512)}, "triton"),
+        (512, {"mask": WINDOW}, None),
+        (4096, {}, None),
+        (4096, {"mask": masks.causal(align="start")}, None),
+        (4096, {"mask": torch.ones(4096, dtype=torch.bool)}, None),
+        (4096, {"mask": ~WINDOW}, "blocked"),
+        (4096, {"mask": WINDOW, "dropout": 0.1}, "blocked"),
+        (4096, {"bias": Alibi(1)}, "blocked"),
+    ],
+)
+def test_the_kernel_of_a_gpu(length: int, how: dict[str, Any], kernel: str | None) -> None:
+    query = torch.zeros(1, length, 16)
+    chosen = _on_gpu(ask(query, query, query, **how), query)
+    assert (chosen and chosen.name) == kernel

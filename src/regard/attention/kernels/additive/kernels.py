@@ -1,15 +1,13 @@
-"""The kernels for additive attention: neither scores nor hidden layers are stored.
+"""The kernel for additive attention on a processor: neither scores nor hidden layers are stored.
 
-Numba and Triton themselves are loaded on the first call.
+Numba itself is loaded on the first call.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import reduce
-from importlib.util import find_spec
 from math import prod
 from operator import and_
 from typing import cast
@@ -22,6 +20,7 @@ from regard.attention.kernels.additive.requests import (
     is_written_out,
     joint_spans,
     operands,
+    rules_of,
     without_exact_bounds,
 )
 from regard.attention.kernels.additive.spans import Spans
@@ -37,7 +36,6 @@ from regard.loops.preparing import Preparation
 
 FEW, ENOUGH = 4, 1 << 19  # queries, and triples of query, key and channel; measured
 ROOM = 1 << 22  # booleans held at a time
-STORED = (torch.float32, torch.float16, torch.bfloat16)
 # The loops in each precision. Their module imports the compiler, so it is named here.
 LOOPS = {
     dtype: Preparation("regard.attention.kernels.additive.cpu.preparation", name)
@@ -137,30 +135,7 @@ class Cpu:
         from regard.attention.kernels.additive.cpu.operator import additive
 
         v = widen(value)
-        a, c, w, bias, rules, cap, temperature = operands(request, v.dtype)
+        a, c, w, bias, cap, temperature = operands(request, v.dtype)
+        rules = rules_of(request.mask, request.frame)
         reading = additive(a, c, w, v, bias, *rules, cap, temperature)[0]
         return cast(Tensor, reading).to(value.dtype)
-
-
-class Triton:
-    """It serves where it is pinned: it was tested in Triton's interpreter and measured on no GPU yet."""
-
-    name = "triton"
-
-    def objection(self, request: Request, value: Tensor) -> str | None:
-        if objection := additive_objection(request, value):
-            return objection
-        if value.dtype not in STORED:
-            return f"it computes in float32, which is less than {value.dtype}"
-        if find_spec("triton") is None:
-            return "triton is not installed"
-        kind = value.device.type
-        if kind != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
-            return f"the query is on {kind}, this kernel is for CUDA (or TRITON_INTERPRET=1)"
-        return None
-
-    def attend(self, request: Request, value: Tensor) -> Tensor:
-        from regard.attention.kernels.additive.triton.operator import additive
-
-        a, c, w, bias, rules, cap, temperature = operands(request, torch.float32)
-        return additive(a, c, w, value, bias, rules, 1.0 / temperature, cap)

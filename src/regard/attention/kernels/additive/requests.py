@@ -106,14 +106,13 @@ def joint_spans(mask: Mask | Tensor | None, frame: Frame) -> tuple[Tensor, Tenso
 
 def operands(
     request: Request, dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Rules, float, float]:
-    """a, c, w and the bias in a dtype, the rules of the mask, the cap (0 is none), the temperature."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None, float, float]:
+    """a, c, w and the bias in a dtype, the cap (0 is none), the temperature."""
     score, cap = request.score.capped()  # type: ignore[attr-defined]
     bias, temperature = request.bias_of(), request.normaliser.temperature  # type: ignore[attr-defined]
     a, c = score.query_features(request.query.to(dtype)), score.key_features(request.key.to(dtype))
     plane = None if bias is None else fitted(bias, dtype, temperature).to(dtype)
-    rules = rules_of(request.mask, request.frame)
-    return a.to(dtype), c.to(dtype), score.weight.to(dtype), plane, rules, cap, temperature
+    return a.to(dtype), c.to(dtype), score.weight.to(dtype), plane, cap, temperature
 
 
 def sides_of(

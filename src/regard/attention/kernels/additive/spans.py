@@ -12,7 +12,7 @@ from regard.attention.masks import Mask
 from regard.attention.masks.mask import Both, Either, SpanMask, pick
 from regard.attention.masks.sequences import Documents
 from regard.attention.shapes import Frame, broadcast
-from regard.loops.availability import transformed
+from regard.loops.availability import capturing, transformed
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,8 @@ def bounds_of(mask: Mask, frame: Frame) -> Bounds | None:
         return Bounds(low, high, True)
     if isinstance(mask, Both):
         return _of_both(bounds_of(mask.left, frame), bounds_of(mask.right, frame))
-    if transformed() or not frame.keys:  # the others compare numbers to see whether they are exact
+    # The others compare numbers to see whether they are exact.
+    if transformed() or capturing(frame.device) or not frame.keys:
         return None
     if isinstance(mask, Documents):
         return _of_documents(*mask.ids(frame), frame)

@@ -43,6 +43,20 @@ def case(name: str, **changed: Any) -> Case:
 
 
 ACROSS = {"query": (19, 4), "key": (21, 3), "d_value": 3}  # two blocks of 16 each way
+
+
+def between(least: float) -> Any:
+    """Weights of the projections by which some features are beyond what two channels may share."""
+
+    def build() -> scores.Additive:
+        score = additive()
+        with torch.no_grad():
+            score.query_weight[0] = least
+        return score
+
+    return build
+
+
 TRIANGLE = masks.causal(align="end")
 CASES = [
     case("plain"),
@@ -52,6 +66,7 @@ CASES = [
     case("broadcast", query=(2, 1, 5, 4), key=(2, 7, 3), value_batch=(1,)),
     case("heads", score=lambda: scores.Additive(4, 3, 5, heads=2)),
     case("large", size=3e3, slack=300.0),
+    case("some features are large", score=between(30.0), **ACROSS),
     case("one of everything", query=(1, 4), key=(1, 3), d_value=1),
     case("past a block", **ACROSS),
     case("causal past a block", mask=TRIANGLE, **ACROSS),
@@ -88,11 +103,10 @@ CASES = [
 
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.attention.kernels.additive.triton import operator
+    from regard.attention.kernels.triton import sizes
 
-    monkeypatch.setattr(operator, "ROWS", 16)
-    monkeypatch.setattr(operator, "COLUMNS", 16)
-    monkeypatch.setattr(operator, "WIDE", 32)
+    monkeypatch.setattr(sizes, "LARGEST", 16)
+    monkeypatch.setattr(sizes, "WIDEST", 32)
 
 
 @needs_triton
@@ -162,7 +176,7 @@ def test_two_runs_are_the_same_to_the_bit() -> None:
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"score": scores.Dot()}, "Dot is not an additive score"),
+        ({"score": scores.Dot()}, "under a mask of regard.masks alone"),
         ({"normaliser": normalisers.Sparsemax()}, "Sparsemax is not a softmax"),
         ({"dropout": 0.1}, "no dropout"),
         ({"value": torch.zeros(7, 0)}, "an axis has size 0"),
@@ -180,7 +194,7 @@ def test_double_precision_is_refused() -> None:
 
 
 def test_a_processor_is_refused_unless_interpreting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.attention.kernels.additive.kernels.find_spec", lambda name: True)
+    monkeypatch.setattr("regard.attention.kernels.triton.kernel.find_spec", lambda name: True)
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     arguments = {n: part.cpu() for n, part in draw().items()}
     with regard.kernel("triton"), pytest.raises(KernelRefusedError, match="is for CUDA"):
@@ -188,7 +202,7 @@ def test_a_processor_is_refused_unless_interpreting(monkeypatch: pytest.MonkeyPa
 
 
 def test_without_triton_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.attention.kernels.additive.kernels.find_spec", lambda name: None)
+    monkeypatch.setattr("regard.attention.kernels.triton.kernel.find_spec", lambda name: None)
     arguments = {n: part.cpu() for n, part in draw().items()}
     with regard.kernel("triton"), pytest.raises(KernelRefusedError, match="not installed"):
         regard.attend(**arguments)
@@ -219,19 +233,24 @@ import re
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from regard.attention.kernels.additive.triton.backward import backward
-from regard.attention.kernels.additive.triton.bias import bias_gradients
-from regard.attention.kernels.additive.triton.forward import forward
+from regard.attention.kernels.triton.backward import backward
+from regard.attention.kernels.triton.bias import bias_gradients
+from regard.attention.kernels.triton.dots import dot_gradients
+from regard.attention.kernels.triton.forward import forward
+from regard.attention.kernels.triton.scores import prepare_features
 
-POINTERS = {"where": "*i64", "order": "*i64", "starts": "*i64", "spans": "*i32",
-            "asking": "*i64", "stored": "*i64", "mask": "*u8", "v": "*bf16"}
-WHOLE = {"queries", "keys", "hidden", "width"} | {
+POINTERS = {"where": "*i64", "order": "*i64", "starts": "*i64", "spans": "*i32", "asking": "*i64",
+            "stored": "*i64", "mask": "*u8", "a_beyond": "*i32", "c_beyond": "*i32", "beyond": "*i32"}
+WHOLE = {"queries", "keys", "hidden", "width", "a_stored", "c_stored", "entries", "depth", "length",
+         "stored_length", "stored_hidden"} | {
     f"{plane}_{axis}" for plane in ("mask", "bias") for axis in ("entry", "row", "column")}
-for kernel, more in ((forward, {}), (backward, {"BY_KEYS": True}), (backward, {"BY_KEYS": False}),
-                     (bias_gradients, {"ONE_ROW": True, "ONE_COLUMN": False}),
-                     (bias_gradients, {"ONE_ROW": False, "ONE_COLUMN": False})):
-    fixed = {"DOCUMENTS": True, "MASK": True, "BIAS": True, "CAPPED": True, "ROWS": 32, "COLUMNS": 32, "WIDE": 64}
-    fixed |= more
+ALL = {"SPANS": True, "DOCUMENTS": True, "MASK": True, "BIAS": True, "CAPPED": True, "DOTS": False,
+       "OUTER": 32, "INNER": 16, "WIDE": 64, "DEEP": 32}
+for kernel, more in ((prepare_features, {}), (forward, {}), (forward, {"DOTS": True, "CAPPED": False}),
+                     (backward, {"BY_KEYS": True}), (backward, {"BY_KEYS": False}),
+                     (dot_gradients, {"BY_KEYS": True}), (dot_gradients, {"BY_KEYS": False}),
+                     (bias_gradients, {"ONE_ROW": True, "ONE_COLUMN": False})):
+    fixed = {name: value for name, value in {**ALL, **more}.items() if name in kernel.arg_names}
     types = {name: "constexpr" if name in fixed else "i32" if name in WHOLE
              else "fp32" if name in ("factor", "cap") else POINTERS.get(name, "*fp32")
              for name in kernel.arg_names}
@@ -250,4 +269,4 @@ def test_it_compiles_for_a_gpu_without_atomics() -> None:
         timeout=600,
         env=surroundings,
     )
-    assert ran.stdout.split("\n") == ["atomics 0"] * 5 + [""], ran.stderr
+    assert ran.stdout.split("\n") == ["atomics 0"] * 8 + [""], ran.stderr

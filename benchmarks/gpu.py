@@ -1,0 +1,265 @@
+"""Attention on a GPU: additive scores beside eager torch and torch.compile, and masks beside compiled flex_attention
+and torch's fused attention with the mask written out.
+
+python benchmarks/gpu.py [--parts additive masks] [--lengths 2048 8192 16384] [--out benchmarks/results/gpu.json]
+
+Milliseconds are medians between events on the GPU, in turns of the peers, after two runs that are not counted; they
+hold the time of Python where the GPU waits for it. Megabytes are the peak of a run over what was allocated before it.
+A peer that runs out of memory is named with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from _measure import write
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+import regard
+from regard import masks
+from regard.scores import Additive
+
+# batch, queries, keys, hidden, value width
+SIZES = [
+    (64, 20, 20, 256, 256), (64, 20, 20, 512, 512), (64, 20, 20, 1024, 1024),  # of decoders
+    (64, 1, 30, 256, 512), (64, 1, 30, 1024, 1024),
+    (16, 64, 64, 256, 256), (8, 128, 128, 256, 256), (4, 512, 512, 128, 64), (16, 512, 512, 512, 512),
+    (1, 2048, 2048, 128, 64), (1, 8192, 8192, 128, 64), (1, 16384, 16384, 128, 64),
+]  # fmt: skip
+HALF = [(64, 20, 20, 256, 256), (1, 2048, 2048, 128, 64)]  # in bfloat16 too
+COMPILED = [size for size in SIZES if size[1] <= 2048 and size[0] != 8]
+LARGEST = 1 << 31  # numbers of a hidden layer that eager torch is asked to store
+HEADS, WIDTH, WINDOW, DOCUMENTS = 8, 64, 128, 8
+FLEX = ("window", "causal & padding")  # at all lengths; the others at the second
+CAUSAL = masks.causal(align="start")
+SECONDS = 0.2  # for the repetitions of a run
+
+Run = Callable[[], Any]
+
+
+def measured(runs: dict[str, Run]) -> dict[str, Any]:
+    """Milliseconds and megabytes of each run."""
+    results: dict[str, Any] = {"milliseconds": {}, "megabytes": {}}
+    repeats, able = {}, {}
+    for name, run in runs.items():
+        try:
+            torch.cuda.synchronize()
+            run()
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+            before, start = torch.cuda.memory_allocated(), time.perf_counter()
+            run()
+            torch.cuda.synchronize()
+            seconds = time.perf_counter() - start
+            results["megabytes"][name] = (torch.cuda.max_memory_allocated() - before) / 1e6
+            repeats[name], able[name] = max(3, min(30, int(SECONDS / seconds))), run
+        except (torch.OutOfMemoryError, RuntimeError) as error:
+            results["milliseconds"][name] = f"{type(error).__name__}: {str(error)[:80]}"
+        torch.cuda.empty_cache()
+    times: dict[str, list[float]] = {name: [] for name in able}
+    for turn in range(max(repeats.values(), default=0)):
+        for name, run in able.items():
+            if turn < repeats[name]:
+                times[name].append(_milliseconds(run))
+    results["milliseconds"] |= {name: statistics.median(taken) for name, taken in times.items()}
+    return results
+
+
+def _milliseconds(run: Run) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    run()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end)
+
+
+def eager(a: Tensor, c: Tensor, w: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(torch.tanh(a[:, :, None] + c[:, None]) @ w, -1) @ v
+
+
+def additive(size: tuple[int, ...], dtype: torch.dtype, compile_too: bool) -> dict[str, Any]:
+    """Our kernels, pinned, and the equations with the same projections, forward and with gradients."""
+    batch, queries, keys, hidden, width = size
+    torch.manual_seed(0)
+    score = Additive(hidden, hidden, hidden).to("cuda", dtype)
+    sides = [
+        torch.randn(batch, length, wide, device="cuda", dtype=dtype).requires_grad_()
+        for length, wide in ((queries, hidden), (keys, hidden), (keys, width))
+    ]
+    leaves = [*sides, *score.parameters()]
+    is_stored = batch * queries * keys * hidden <= LARGEST
+    torch.compiler.reset()
+    core = torch.compile(eager, dynamic=False) if compile_too else eager
+
+    def plain(core: Callable[..., Tensor], query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return core(score.query_features(query), score.key_features(key), score.weight, value)
+
+    def pinned(kernel: str, *sides: Tensor) -> Tensor:
+        with regard.kernel(kernel):
+            return regard.attend(*sides, score=score)
+
+    ways: dict[str, Callable[..., Tensor]] = {"triton": partial(pinned, "triton")}
+    if is_stored:
+        ways["reference"] = partial(pinned, "reference")
+        ways["blocked"] = partial(pinned, "blocked")
+        ways["eager"] = partial(plain, eager)
+    if compile_too:
+        ways["torch.compile"] = partial(plain, core)
+    return {"size": size, "dtype": str(dtype), **passes(ways, sides, leaves)}
+
+
+def passes(
+    ways: dict[str, Callable[..., Tensor]], sides: list[Tensor], leaves: list[Tensor]
+) -> dict[str, Any]:
+    """The measurements of the forward pass, and of both."""
+
+    def forward(way: Callable[..., Tensor]) -> None:
+        with torch.no_grad():
+            way(*sides)
+
+    def both(way: Callable[..., Tensor]) -> None:
+        reading = way(*sides)
+        torch.autograd.grad(reading, leaves, torch.ones_like(reading))
+
+    return {
+        name: measured({way: partial(run, function) for way, function in ways.items()})
+        for name, run in (("forward", forward), ("both", both))
+    }
+
+
+def graphed(way: Callable[..., Tensor], sides: list[Tensor]) -> Run:
+    """A replay of the forward pass from a CUDA graph: without the time of Python."""
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    with torch.no_grad():
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            way(*sides)
+        torch.cuda.current_stream().wait_stream(stream)
+        with torch.cuda.graph(graph):
+            way(*sides)
+    return graph.replay
+
+
+def length_of(keys: int) -> int:
+    """The keys that are no padding: two of five."""
+    return 2 * keys // 5
+
+
+# The mask, and the same as a function for flex_attention.
+MASKS: dict[str, tuple[Callable[[int], masks.Mask], Callable[[int], Any]]] = {
+    "window": (
+        lambda n: masks.band(WINDOW, 0),
+        lambda n: lambda b, h, q, k: (q >= k) & (q - k <= WINDOW),
+    ),
+    "causal & padding": (
+        lambda n: CAUSAL & masks.padding(torch.tensor([length_of(n)], device="cuda")),
+        lambda n: lambda b, h, q, k: (q >= k) & (k < length_of(n)),
+    ),
+    "padding": (
+        lambda n: masks.padding(torch.tensor([length_of(n)], device="cuda")),
+        lambda n: lambda b, h, q, k: k < length_of(n),
+    ),
+    "documents": (
+        lambda n: masks.documents(torch.arange(n, device="cuda") * DOCUMENTS // n),
+        lambda n: lambda b, h, q, k: q * DOCUMENTS // n == k * DOCUMENTS // n,
+    ),
+    "prefix": (
+        lambda n: CAUSAL | masks.padding(torch.tensor([n // 4], device="cuda")),
+        lambda n: lambda b, h, q, k: (q >= k) | (k < n // 4),
+    ),
+}
+
+
+def masked(name: str, length: int, dtype: torch.dtype, flex_too: bool) -> dict[str, Any]:
+    torch.manual_seed(0)
+    rule, function = MASKS[name][0](length), MASKS[name][1](length)
+    sides = [
+        torch.randn(1, HEADS, length, WIDTH, device="cuda", dtype=dtype).requires_grad_()
+        for _ in range(3)
+    ]
+    dense = rule.dense((1, HEADS), length, length, "cuda")
+    ways: dict[str, Callable[..., Tensor]] = {
+        "ours": partial(regard.attend, mask=rule),
+        "written out": partial(F.scaled_dot_product_attention, attn_mask=dense),
+    }
+    if flex_too:
+        torch.compiler.reset()
+        blocks = create_block_mask(function, None, None, length, length, device="cuda")
+        ways["flex"] = partial(torch.compile(flex_attention, dynamic=False), block_mask=blocks)
+    with torch.no_grad():
+        expected = ways["written out"](*sides)
+        error = (ways["ours"](*sides) - expected).abs().max().item()
+    kernel = regard.explain(*sides, mask=rule).kernel
+    row = {"mask": name, "length": length, "dtype": str(dtype), "kernel": kernel, "error": error}
+    row |= {"mask itself, megabytes": length**2 / 1e6, **passes(ways, sides, sides)}
+    runs = {}
+    for name in ways:
+        try:
+            runs[name] = graphed(ways[name], sides)
+        except RuntimeError as error:
+            row[f"{name} in no graph"] = str(error)[:100]
+    return {**row, "graph": measured(runs)}
+
+
+def shown(row: dict[str, Any]) -> None:
+    """One line: milliseconds and megabytes of each way."""
+    head = [str(row[key]) for key in ("size", "mask", "length", "dtype", "kernel") if key in row]
+    for name in ("forward", "both", "graph")[: 2 + ("graph" in row)]:
+        times, room = row[name]["milliseconds"], row[name]["megabytes"]
+        cells = [
+            f"{way} {taken:.3f} ({room[way]:.0f})" if isinstance(taken, float) else f"{way} {taken}"
+            for way, taken in times.items()
+        ]
+        print(*head, name, *cells, sep=" | ", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--parts", nargs="+", default=["additive", "masks"])
+    parser.add_argument("--lengths", type=int, nargs="+", default=[2048, 8192, 16384])
+    parser.add_argument(
+        "--compile", action="store_true", help="torch.compile and flex_attention too"
+    )
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    import triton
+
+    results: dict[str, Any] = {
+        "gpu": torch.cuda.get_device_name(),
+        "cuda": torch.version.cuda,
+        "triton": triton.__version__,
+    }
+    if "additive" in options.parts:
+        for size in SIZES:
+            for dtype in (torch.float32, torch.bfloat16)[: 1 + (size in HALF)]:
+                compile_too = options.compile and size in COMPILED and dtype == torch.float32
+                keep(options.out, results, "additive", additive(size, dtype, compile_too))
+    if "masks" in options.parts:
+        for length in options.lengths:
+            for name in MASKS:
+                flex_too = options.compile and (length == options.lengths[1] or name in FLEX)
+                for dtype in (torch.bfloat16, torch.float32):
+                    is_flex = flex_too and (dtype == torch.bfloat16 or name == "window")
+                    keep(options.out, results, "masks", masked(name, length, dtype, is_flex))
+
+
+def keep(out: Path | None, results: dict[str, Any], part: str, row: dict[str, Any]) -> None:
+    """Show a row, and write all rows so far."""
+    shown(row)
+    results.setdefault(part, []).append(row)
+    if out:
+        write(out, results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""Triton kernels for additive attention on a GPU."""

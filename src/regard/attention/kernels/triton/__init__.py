@@ -1,0 +1,1 @@
+"""Triton kernels for a GPU: a softmax over additive scores, or over dot products under a mask."""

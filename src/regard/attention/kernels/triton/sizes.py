@@ -1,0 +1,76 @@
+"""The sizes of tiles, as measured on an H100 (benchmarks/gpu.py).
+
+A block of positions goes to each program, and another side passes by in smaller blocks. All are powers of two, which
+Triton needs, of at least 16, which products of tiles need.
+"""
+
+from typing import Any, NamedTuple
+
+LEAST, LARGEST = 16, 128  # positions of a block
+WIDEST = 256  # numbers of a stretch of the values
+ENOUGH = 1056  # programs: eight for each multiprocessor of an H100
+
+
+class Tile(NamedTuple):
+    """Positions of the side whose blocks are programs, of the other, and numbers of a stretch and of a vector."""
+
+    outer: int
+    inner: int
+    wide: int
+    warps: int
+    deep: int = LEAST
+    stages: int = 2
+
+    def launch(self, **others: Any) -> dict[str, Any]:
+        """The arguments of a kernel that are known when it is compiled."""
+        sides = {"OUTER": self.outer, "INNER": self.inner}
+        return {**sides, "num_warps": self.warps, "num_stages": self.stages, **others}
+
+
+def power(length: int) -> int:
+    """The next power of two."""
+    return max(LEAST, 1 << (length - 1).bit_length())
+
+
+def stored(length: int) -> int:
+    """The length with the last block filled up, for blocks of every size."""
+    block = min(LARGEST, power(length))
+    return -(-length // block) * block
+
+
+def of_reading(queries: int, keys: int, width: int, entries: int) -> tuple[Tile, int]:
+    """For the reading of additive attention, and how many programs share the keys of a block."""
+    wide = min(power(width), WIDEST)
+    outer = min(power(queries), max(LEAST, LARGEST // 2), max(LEAST, LARGEST // 4, 8192 // wide))
+    inner = min(power(keys), 32)
+    warps = 2 if queries > LARGEST // 4 else 4
+    return Tile(outer, inner, wide, warps), _shares(queries, keys, entries, outer, inner)
+
+
+def of_gradients(length: int, inner_length: int, entries: int) -> tuple[Tile, int]:
+    """For the gradients of additive attention, and how many programs share the other side of a block."""
+    outer, inner = min(power(length), LARGEST), min(power(inner_length), 32)
+    return Tile(outer, inner, LEAST, max(1, outer // 64)), _shares(
+        length, inner_length, entries, outer, inner
+    )
+
+
+def _shares(length: int, inner_length: int, entries: int, outer: int, inner: int) -> int:
+    blocks = -(-length // outer) * entries
+    return max(1, min(ENOUGH // blocks, -(-inner_length // (2 * inner))))
+
+
+def of_bias(queries: int, keys: int, hidden: int, width: int) -> Tile:
+    """For the gradient of a bias of additive attention."""
+    return Tile(min(32, power(queries)), min(32, power(keys)), min(power(width), WIDEST), 4)
+
+
+def of_dots(depth: int, width: int, element_size: int, forward: bool) -> Tile:
+    """For dot products."""
+    wide, deep = power(width), power(depth)
+    narrow = max(wide, deep) <= 64
+    if element_size > 2:
+        return Tile(128, 64, wide, 8, deep, 1) if narrow else Tile(64, 32, wide, 8, deep, 1)
+    if forward:
+        return Tile(128, 128, wide, 8, deep, 3) if narrow else Tile(128, 64, wide, 8, deep, 3)
+    return Tile(64, 128, wide, 4, deep, 3) if narrow else Tile(64, 64, wide, 8, deep, 2)
