@@ -55,13 +55,14 @@ def padded(sequences, side):
 
 def rows(table, weights=None):
     """The numbers of each head; of several tables their mean, weighted by the numbers of queries."""
-    numbers = torch.tensor([[astuple(head)[3:] for head in each] for each in table])
+    numbers = torch.tensor([[astuple(head)[3:-2] for head in each] for each in table])
     share = torch.tensor(LENGTHS if weights is None else weights, dtype=torch.float32)
     return (numbers * (share / share.sum())[:, None, None]).sum(0)
 
 
 def numbers(table):
-    return torch.tensor([astuple(head)[3:] for head in table])
+    """The measures that are means over all queries: without prefix, and without one of the caller's."""
+    return torch.tensor([astuple(head)[3:-2] for head in table])
 
 
 def measured(model, *arguments, **how):
