@@ -115,10 +115,24 @@ def operands(
     return a.to(dtype), c.to(dtype), score.weight.to(dtype), plane, cap, temperature
 
 
+class Sides(NamedTuple):
+    """The tensors of a call, each with batch axes of its own in front; a missing one is empty."""
+
+    a: Tensor  # (queries, hidden)
+    c: Tensor  # (keys, hidden)
+    w: Tensor  # (hidden)
+    v: Tensor  # (keys, d_value)
+    spans: Tensor  # (2, queries): between which keys each query reads
+    bias: Tensor
+    mask: Tensor
+    asking: Tensor  # documents of the queries
+    stored: Tensor  # and of the keys
+
+
 def sides_of(
     a: Tensor, c: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, rules: Rules
-) -> tuple[Tensor, ...]:
-    """a, c, w, v, spans (2, queries), bias, mask, asking and stored; a missing one is empty."""
+) -> Sides:
+    """The tensors of a call, with the rules of its mask as the loops read them."""
     queries, keys = a.shape[-2], c.shape[-2]
     if rules.low is None or rules.high is None:
         low = torch.zeros(queries, dtype=torch.int64, device=a.device)
@@ -128,7 +142,7 @@ def sides_of(
     spans = torch.stack([low, high], -2).clamp(0, keys)
     nothing = torch.empty(0, dtype=torch.int64, device=a.device)
     plane = a.new_empty(0, 0)
-    return (
+    return Sides(
         *(a, c, w, v, spans.expand(*spans.shape[:-1], queries)),
         plane if bias is None else bias,
         (plane.bool() if rules.mask is None else rules.mask).contiguous().view(torch.uint8),
@@ -142,7 +156,7 @@ def batch_of(sides: Sequence[Tensor]) -> Shape:
     return broadcast(*(tuple(t.shape[: t.ndim - n]) for t, n in zip(sides, OWN, strict=True)))
 
 
-def flatten(sides: Sequence[Tensor], batch: Shape) -> tuple[list[Tensor], Tensor]:
+def flatten(sides: Sequence[Tensor], batch: Shape) -> tuple[Sides, Tensor]:
     """Each side as (entries, *own axes), and (batch, sides): the entry that each entry of the batch reads."""
     flat, where = [], torch.zeros(prod(batch), len(OWN), dtype=torch.int64, device=sides[0].device)
     for k, (tensor, own) in enumerate(zip(sides, OWN, strict=True)):
@@ -152,4 +166,4 @@ def flatten(sides: Sequence[Tensor], batch: Shape) -> tuple[list[Tensor], Tensor
             index = torch.arange(entries, device=tensor.device).reshape(front)
             where[:, k] = index.expand(batch).reshape(-1)
         flat.append(tensor.reshape(entries, *rest))
-    return flat, where
+    return Sides(*flat), where

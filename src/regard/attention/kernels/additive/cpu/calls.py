@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,11 +14,11 @@ from regard.attention.kernels.additive.cpu import backward as back
 from regard.attention.kernels.additive.cpu import forward as ahead
 from regard.attention.kernels.additive.cpu import layout
 from regard.attention.kernels.additive.cpu.channel_gradients import ROOM
-from regard.attention.kernels.additive.cpu.features import STRIDE, STRIP
+from regard.attention.kernels.additive.cpu.features import GAP, STRIDE, STRIP
 from regard.attention.kernels.additive.cpu.groups import CEILINGS, GROUP, arrange
 from regard.attention.kernels.additive.cpu.hidden import ROWS
 from regard.attention.kernels.additive.cpu.layout import Buffers, Entry, Gradients, Inputs
-from regard.attention.kernels.additive.requests import batch_of, flatten
+from regard.attention.kernels.additive.requests import Sides, batch_of, flatten
 from regard.attention.shapes import Shape
 from regard.loops.threads import run, split
 
@@ -35,38 +35,34 @@ def _empty(dtype: Any, *shape: int, zero: bool = False) -> Array:
     return make(shape, dtype=TORCH[dtype]).numpy()
 
 
-def _inputs(
-    sides: Sequence[Tensor], batch: Shape, cap: float, temperature: float, turned: bool
-) -> Inputs:
+def _inputs(sides: Sides, batch: Shape, cap: float, temperature: float, turned: bool) -> Inputs:
     """Lay out the tensors. Except for w, contiguous tensors are not copied."""
-    a, c, w, v, spans, bias, mask, asking, stored = sides
-    hidden, (keys, width) = a.shape[-1], v.shape[-2:]
+    hidden, (keys, width) = sides.a.shape[-1], sides.v.shape[-2:]
     # FSDP resizes the storage of a parameter, which numpy must not hold: this is a copy.
-    w = F.pad(w, (0, -hidden % (2 * GROUP)))
-    sides = (a, c, w, v, spans, bias.to(a.dtype), mask, asking, stored)
-    flat, where = flatten(sides, batch)
-    arrays = [t.detach().contiguous().numpy() for t in flat]
-    strips, weights = -(-keys // STRIP), arrays[2]
+    w = F.pad(sides.w, (0, -hidden % (2 * GROUP)))
+    flat, where = flatten(sides._replace(w=w, bias=sides.bias.to(sides.a.dtype)), batch)
+    arrays: Any = Sides._make(side.detach().contiguous().numpy() for side in flat)
+    strips, weights = -(-keys // STRIP), arrays.w
     padded, number = weights.shape[1], weights.dtype.type
     ratios, turns = arrange(weights)
     entries = Entry(
-        a=arrays[0].reshape(len(arrays[0]), -1),
-        c=arrays[1].reshape(len(arrays[1]), -1),
+        a=arrays.a.reshape(len(arrays.a), -1),
+        c=arrays.c.reshape(len(arrays.c), -1),
         weights=weights,
         ratios=ratios,
         turns=turns,
         offset=weights.sum(-1, dtype=np.float64).astype(number),
-        v=arrays[3].reshape(len(arrays[3]), -1),
-        low=np.ascontiguousarray(arrays[4][:, 0]),  # of any batch: loops are compiled by layout
-        high=np.ascontiguousarray(arrays[4][:, 1]),
-        bias=arrays[5],
-        mask=arrays[6],
-        asking=arrays[7],
-        stored=arrays[8],
-        powers=_empty(weights.dtype, len(arrays[1]), strips * padded * STRIP),
-        top=_empty(weights.dtype, len(arrays[1]), strips * padded),
-        turned=_empty(weights.dtype, len(arrays[3]), strips * _wide(width) * STRIP * turned),
-        queries=a.shape[-2],
+        v=arrays.v.reshape(len(arrays.v), -1),
+        low=np.ascontiguousarray(arrays.spans[:, 0]),  # of any batch: loops are compiled by layout
+        high=np.ascontiguousarray(arrays.spans[:, 1]),
+        bias=arrays.bias,
+        mask=arrays.mask,
+        asking=arrays.asking,
+        stored=arrays.stored,
+        powers=_empty(weights.dtype, len(arrays.c), strips * padded * STRIP),
+        top=_empty(weights.dtype, len(arrays.c), strips * padded),
+        turned=_empty(weights.dtype, len(arrays.v), strips * _wide(width) * STRIP * turned),
+        queries=sides.a.shape[-2],
         keys=keys,
         hidden=hidden,
         width=width,
@@ -94,7 +90,7 @@ def _prepare(inputs: Inputs, workers: int, values: bool) -> None:
     if values:
         loops.append((ahead.prepare_values, len(p.v), _wide(p.width)))
     for loop, entries, channels in loops:
-        shares, room = split(entries, workers), STRIP * channels
+        shares, room = split(entries, workers), STRIP * (channels + GAP)
         run([partial(loop, *share, inputs, _empty(number, room)) for share in shares])
 
 
@@ -130,9 +126,7 @@ def _shares(inputs: Inputs, workers: int) -> list[Share]:
     return list(pairwise([0, *sorted(set(cuts) - {0}), len(done)]))
 
 
-def forward(
-    sides: Sequence[Tensor], cap: float, temperature: float
-) -> tuple[Tensor, Tensor, Tensor]:
+def forward(sides: Sides, cap: float, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
     """The reading, and each row's peak and total."""
     batch = batch_of(sides)
     inputs = _inputs(sides, batch, cap, temperature, False)
@@ -153,13 +147,13 @@ def forward(
 
 
 def backward(
-    sides: Sequence[Tensor],
+    sides: Sides,
     cap: float,
     temperature: float,
     rows: Sequence[Tensor],
     wants_bias: bool,
-) -> tuple[Array, Array, Array, Array, Array]:
-    """Gradients of a, c, w, v and bias, each (entries, ...).
+) -> Gradients:
+    """The gradients, each (entries, ...).
 
     rows: the reading, its peaks and totals, and its own gradient.
     """
@@ -170,11 +164,11 @@ def backward(
     slots, owners = _slots(inputs, shares)
     make = partial(_empty, p.a.dtype, zero=True)
     gradients = Gradients(
-        a=make(len(owners[0]), *p.a.shape[1:]),
-        c=make(len(owners[1]), *p.c.shape[1:]),
+        a=make(len(owners.a), *p.a.shape[1:]),
+        c=make(len(owners.c), *p.c.shape[1:]),
         w=np.zeros((len(shares), *p.weights.shape)),
-        v=make(len(owners[2]), *p.v.shape[1:]),
-        bias=make(len(owners[3]), *(p.bias.shape[1:] if wants_bias else (0, 0))),
+        v=make(len(owners.v), *p.v.shape[1:]),
+        bias=make(len(owners.bias), *(p.bias.shape[1:] if wants_bias else (0, 0))),
     )
     arrays = [row.contiguous().reshape(len(inputs.where), -1).numpy() for row in rows]
     run(
@@ -191,19 +185,28 @@ def backward(
             for share, slot, w in zip(shares, slots, gradients.w, strict=True)
         ]
     )
-    return (
-        _gather(gradients.a, owners[0], len(p.a)),
-        _gather(gradients.c, owners[1], len(p.c)),
-        gradients.w.sum(0)[:, : p.hidden].astype(p.a.dtype),
-        _gather(gradients.v, owners[2], len(p.v)),
-        _gather(gradients.bias, owners[3], len(p.bias)),
+    return Gradients(
+        a=_gather(gradients.a, owners.a, len(p.a)),
+        c=_gather(gradients.c, owners.c, len(p.c)),
+        w=gradients.w.sum(0)[:, : p.hidden].astype(p.a.dtype),
+        v=_gather(gradients.v, owners.v, len(p.v)),
+        bias=_gather(gradients.bias, owners.bias, len(p.bias)),
     )
 
 
-def _slots(inputs: Inputs, shares: list[Share]) -> tuple[Array, list[Array]]:
+class Owners(NamedTuple):
+    """For each place of a worker's gradients, the entry whose gradient it holds a part of."""
+
+    a: Array
+    c: Array
+    v: Array
+    bias: Array
+
+
+def _slots(inputs: Inputs, shares: list[Share]) -> tuple[Array, Owners]:
     """For each worker and batch entry, where its gradients of a, c, v and bias go.
 
-    No two workers share a place. Also returned: whose gradient each place holds a part of.
+    No two workers share a place.
     """
     where, tiles = inputs.where, -(-inputs.all.queries // ROWS)
     columns = (layout.A, layout.C, layout.V, layout.BIAS)
@@ -219,7 +222,7 @@ def _slots(inputs: Inputs, shares: list[Share]) -> tuple[Array, list[Array]]:
             filled += len(mine)
             places.append(mine)
         owners.append(np.concatenate(places))
-    return slots, owners
+    return slots, Owners(*owners)
 
 
 def _gather(parts: Array, owners: Array, entries: int) -> Array:

@@ -1,10 +1,13 @@
-"""Products with values: blending them by weights, and the two gradients of that."""
+"""Products with values: blending them by weights, and the two gradients of that.
+
+A tile has ROWS queries. Its readings, or their gradients, are `width` apart; its weights, or theirs, STRIDE apart.
+"""
 
 from typing import Any
 
 import numpy as np
 
-from regard.attention.kernels.additive.cpu.features import STRIDE, STRIP, turn
+from regard.attention.kernels.additive.cpu.features import GAP, STRIDE, STRIP, turn
 from regard.attention.kernels.additive.cpu.hidden import ROWS
 from regard.loops.compiling import inner, lanes, lanes_inlined
 from regard.loops.rows import clear, copy
@@ -14,122 +17,140 @@ HALF = 4  # rows of a tile whose sums or factors are one tuple of vectors
 
 
 @inner
-def blend(out: Any, weights: Any, left: Any, n: Any, value: Any, at: Any, width: Any) -> None:
-    """out += weights x values, over n keys from column `left`; `at` is where their values start.
+def blend(
+    reading: Any, weights: Any, left: Any, keys: Any, value: Any, at: Any, width: Any
+) -> None:
+    """reading_i += sum_j p_ij v_j over some keys, for all ROWS of a tile; those beyond its queries hold anything.
 
-    For all ROWS of a tile; those beyond its queries hold anything.
+    Args:
+        weights: p, from column `left` on.
+        value: the values of these keys, from `at` on.
     """
     lanes()
-    step = width_of(out)
-    whole = width // step * step
-    for d in range(0, whole, step):
-        _blend_columns(out, d, weights, left, n, value, at + d, width)
+    wide = width_of(reading)
+    whole = width // wide * wide
+    # A vector of columns at a time, for all rows; then the columns that fill no vector.
+    for column in range(0, whole, wide):
+        _blend_columns(reading, column, weights, left, keys, value, at + column, width)
     for row in range(ROWS if whole < width else 0):
-        for j in range(n):
-            o, v, p = row * width, at + j * width, weights[row * STRIDE + left + j]
-            for d in range(whole, width):
-                out[o + d] += p * value[v + d]
+        for j in range(keys):
+            to, value_at = row * width, at + j * width
+            weight = weights[row * STRIDE + left + j]
+            for column in range(whole, width):
+                reading[to + column] += weight * value[value_at + column]
 
 
 @inner
 def _blend_columns(
-    out: Any, to: Any, weights: Any, left: Any, n: Any, value: Any, at: Any, width: Any
+    reading: Any, to: Any, weights: Any, left: Any, keys: Any, value: Any, at: Any, width: Any
 ) -> None:
+    """One vector of columns of each row: the sums stay in registers while the keys pass."""
     lanes_inlined()
-    x, y = load_four(out, to, width), load_four(out, to + HALF * width, width)
-    for j in range(n):
-        v = load(value, at + j * width)
-        x = _add_products(x, weights, left + j, STRIDE, v)
-        y = _add_products(y, weights, left + j + HALF * STRIDE, STRIDE, v)
-    store_four(out, to, width, x)
-    store_four(out, to + HALF * width, width, y)
+    upper, lower = load_four(reading, to, width), load_four(reading, to + HALF * width, width)
+    for j in range(keys):
+        numbers = load(value, at + j * width)
+        upper = _add_products(upper, weights, left + j, STRIDE, numbers)
+        lower = _add_products(lower, weights, left + j + HALF * STRIDE, STRIDE, numbers)
+    store_four(reading, to, width, upper)
+    store_four(reading, to + HALF * width, width, lower)
 
 
 @inner
-def _add_products(x: Any, factors: Any, at: Any, apart: Any, v: Any) -> Any:
-    """Four sums, to each of which a factor times v is added."""
+def _add_products(sums: Any, factors: Any, at: Any, apart: Any, vector: Any) -> Any:
+    """Four sums, to each of which a factor times the vector is added."""
     lanes_inlined()
     third = at + 2 * apart
-    x0, x1 = x[0] + repeat(factors, at) * v, x[1] + repeat(factors, at + apart) * v
-    x2, x3 = x[2] + repeat(factors, third) * v, x[3] + repeat(factors, third + apart) * v
-    return x0, x1, x2, x3
+    sum_0 = sums[0] + repeat(factors, at) * vector
+    sum_1 = sums[1] + repeat(factors, at + apart) * vector
+    sum_2 = sums[2] + repeat(factors, third) * vector
+    sum_3 = sums[3] + repeat(factors, third + apart) * vector
+    return sum_0, sum_1, sum_2, sum_3
 
 
 @inner
-def _sum_products(total: Any, factors: Any, at: Any, apart: Any, u: Any) -> Any:
+def _sum_products(total: Any, factors: Any, at: Any, apart: Any, vectors: Any) -> Any:
     """One sum, to which four factors times four vectors are added."""
     lanes_inlined()
     third = at + 2 * apart
-    total = total + repeat(factors, at) * u[0]
-    total = total + repeat(factors, at + apart) * u[1]
-    total = total + repeat(factors, third) * u[2]
-    return total + repeat(factors, third + apart) * u[3]
+    total = total + repeat(factors, at) * vectors[0]
+    total = total + repeat(factors, at + apart) * vectors[1]
+    total = total + repeat(factors, third) * vectors[2]
+    return total + repeat(factors, third + apart) * vectors[3]
 
 
 @inner
-def scale_row(out: Any, to: Any, width: Any, factor: Any) -> None:
+def scale_row(row: Any, at: Any, width: Any, factor: Any) -> None:
     lanes()
-    o = np.uint64(to)
-    for d in range(np.uint64(width)):
-        out[o + d] *= factor
+    start = np.uint64(at)
+    for column in range(np.uint64(width)):
+        row[start + column] *= factor
 
 
 @inner
 def value_gradient(
-    gradient: Any, to: Any, weights: Any, left: Any, n: Any, upstream: Any, width: Any
+    gradient: Any, to: Any, weights: Any, left: Any, keys: Any, upstream: Any, width: Any
 ) -> None:
-    """gradient of the values += weights^T x upstream, over a whole tile of ROWS queries."""
+    """dv_j += sum_i p_ij g_i of some keys, over a whole tile of ROWS queries; `upstream` is g."""
     lanes()
-    step = width_of(gradient)
-    whole = width // step * step
-    for d in range(0, whole, step):
-        _gradient_columns(gradient, to + d, weights, left, n, upstream, d, width)
+    wide = width_of(gradient)
+    whole = width // wide * wide
+    for column in range(0, whole, wide):
+        _gradient_columns(gradient, to + column, weights, left, keys, upstream, column, width)
     for row in range(ROWS if whole < width else 0):
-        for j in range(n):
-            o, u, p = to + j * width, row * width, weights[row * STRIDE + left + j]
-            for d in range(whole, width):
-                gradient[o + d] += p * upstream[u + d]
+        for j in range(keys):
+            key_at, upstream_at = to + j * width, row * width
+            weight = weights[row * STRIDE + left + j]
+            for column in range(whole, width):
+                gradient[key_at + column] += weight * upstream[upstream_at + column]
 
 
 @inner
 def _gradient_columns(
-    gradient: Any, to: Any, weights: Any, left: Any, n: Any, upstream: Any, at: Any, width: Any
+    gradient: Any, to: Any, weights: Any, left: Any, keys: Any, upstream: Any, at: Any, width: Any
 ) -> None:
+    """One vector of columns of each key: g of all rows stays in registers while the keys pass."""
     lanes_inlined()
-    u, w = load_four(upstream, at, width), load_four(upstream, at + HALF * width, width)
-    for j in range(n):
-        o = to + j * width
-        first = _sum_products(load(gradient, o), weights, left + j, STRIDE, u)
-        start = left + j + HALF * STRIDE
-        store(gradient, o, first + _sum_products(splat(gradient, 0), weights, start, STRIDE, w))
+    upper, lower = load_four(upstream, at, width), load_four(upstream, at + HALF * width, width)
+    for j in range(keys):
+        key_at, weight_at = to + j * width, left + j
+        # Two sums that do not wait for each other.
+        sum_0 = _sum_products(load(gradient, key_at), weights, weight_at, STRIDE, upper)
+        below = weight_at + HALF * STRIDE
+        sum_1 = _sum_products(splat(gradient, 0), weights, below, STRIDE, lower)
+        store(gradient, key_at, sum_0 + sum_1)
 
 
 @inner
 def weight_gradient(
-    gradient: Any, left: Any, n: Any, upstream: Any, width: Any, turned: Any, wide: Any, at: Any
+    gradient: Any, left: Any, keys: Any, upstream: Any, width: Any, turned: Any, wide: Any, at: Any
 ) -> None:
-    """gradient = upstream x values^T over all ROWS; the values turned, a strip at a time."""
+    """dp_ij = g_i . v_j over all ROWS, for `keys` of them from column `left` on.
+
+    Args:
+        upstream: g.
+        turned: the values, strip by strip, `wide` rows of STRIP keys each; those of these keys from `at` on.
+    """
     lanes()
-    nothing = splat(gradient, 0)
-    for j in range(left, left + n, width_of(gradient)):
-        x = y = nothing, nothing, nothing, nothing
+    zeros = splat(gradient, 0)
+    for j in range(left, left + keys, width_of(gradient)):
+        upper = lower = zeros, zeros, zeros, zeros
         start = at + (j - left) // STRIP * STRIP * wide + j % STRIP
-        for d in range(width):
-            v = load(turned, start + d * STRIP)
-            x = _add_products(x, upstream, d, width, v)
-            y = _add_products(y, upstream, d + HALF * width, width, v)
-        store_four(gradient, j, STRIDE, x)
-        store_four(gradient, j + HALF * STRIDE, STRIDE, y)
+        for column in range(width):
+            numbers = load(turned, start + column * STRIP)
+            upper = _add_products(upper, upstream, column, width, numbers)
+            lower = _add_products(lower, upstream, column + HALF * width, width, numbers)
+        store_four(gradient, j, STRIDE, upper)
+        store_four(gradient, j + HALF * STRIDE, STRIDE, lower)
 
 
 @inner
 def turn_values(value: Any, keys: Any, width: Any, padded: Any, turned: Any, strip: Any) -> None:
     """The values of one entry, strip by strip, widths as rows of it, zeros beyond."""
-    clear(strip, 0, STRIP * padded)
-    for first in range(0, keys, STRIP):
-        for k in range(STRIP):
-            if first + k < keys:
-                copy(strip, k * padded, value, (first + k) * width, width)
-            else:
-                clear(strip, k * padded, width)
-        turn(strip, padded, turned, first * padded)
+    pitch = padded + GAP
+    clear(strip, 0, STRIP * pitch)
+    for start in range(0, keys, STRIP):
+        rows = min(STRIP, keys - start)
+        for k in range(rows):
+            copy(strip, k * pitch, value, (start + k) * width, width)
+        clear(strip, rows * pitch, (STRIP - rows) * pitch)
+        turn(strip, padded, turned, start * padded)
