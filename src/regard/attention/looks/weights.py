@@ -232,6 +232,7 @@ class Weights:
                 def view(tensor: Tensor) -> Tensor:
                     return views[indices[id(tensor)]]
 
+                versions.check_gradients()  # before the mask, which may be the tensor that changed
                 viewed = look._with(lambda request: cast(Request, with_tensors(request, view)))
                 return answer_strip(viewed, None if weights is None else view(weights), at)
 
