@@ -39,7 +39,7 @@ def project(tmp_path):
     shutil.copytree(SCRIPTS, made / ".ci")
     (made / "pyproject.toml").write_text(
         '[project]\nversion = "1"\ndependencies = []\n[project.optional-dependencies]\n'
-        "ctranslate2 = []\ntensorboard = []\nnotebook = []\n"
+        "ctranslate2 = []\ntensorboard = []\nnotebook = []\nformats = []\n"
     )
     (made / "constraints.txt").write_text("other==1\n")
     (made / "CHANGELOG.md").write_text("## [1]\n")

@@ -45,7 +45,12 @@ def modules(tree: ast.AST) -> set[str]:
 
 
 def test_every_imported_package_is_declared():
-    declared = names([*PROJECT["dependencies"], *EXTRAS["ctranslate2"], *EXTRAS["notebook"]])
+    declared = names(
+        [
+            *PROJECT["dependencies"],
+            *(each for name in ("ctranslate2", "notebook", "formats") for each in EXTRAS[name]),
+        ]
+    )
     imported = {name.partition(".")[0] for _, tree in trees() for name in modules(tree)}
     assert imported - sys.stdlib_module_names - {"regard"} - GUESTS <= declared
 

@@ -34,6 +34,7 @@ from regard.errors import ConfigurationError
 if TYPE_CHECKING:
     from regard.interop.engine import Engine
     from regard.translation.decoding.search import Search
+    from regard.translation.formats import Document
     from regard.translation.results import Translation
     from regard.translation.translator import Translator
 
@@ -43,6 +44,11 @@ _BY_LINE = ("--confidence", "--alignment", "--format json", *_PREFIXES, "--look"
 _NO_ENGINE = ("--sample", "--coverage-penalty", "--batch-tokens", "--device")
 # An option, those that it excludes, and why.
 _EXCLUDED = (
+    (
+        "a file of a format",
+        ("TEXT", "--paragraphs", "--line-buffered", "--nbest", "--scores", *_BY_LINE),
+        "its text is translated in its place; --input-format lines translates each line",
+    ),
     (
         "--paragraphs",
         ("--whole-lines", "--nbest", "--scores", *_BY_LINE),
@@ -69,7 +75,9 @@ class InputOptions:
 
     Attributes:
         texts: Lines of text; without any, those of standard input.
-        input: Translate the lines of a file, plain or gzip.
+        input: Translate the lines of a file, plain or gzip; or a file of a format, such as film.srt.
+        input_format: What the input is: lines, or a file of which only the text is translated.
+            [default: by the ending of --input]
         paragraphs: Sentences may go on after a line break; keep lists, headings and empty lines.
         whole_lines: Translate each line as a whole, however many sentences it has.
         prefix: Begin every translation with these words.
@@ -79,11 +87,20 @@ class InputOptions:
 
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT")] = None
     input: Path | None = None
+    input_format: Literal["lines", "srt", "vtt"] | None = None
     paragraphs: bool = False
     whole_lines: bool = False
     prefix: Annotated[str | None, typer.Option(metavar="WORDS")] = None
     prefixes: bool = False
     line_buffered: bool = False
+
+    @property
+    def format(self) -> str:
+        """The format of the input: "lines", or one of `regard.translation.formats`."""
+        from regard.translation.formats import FORMATS
+
+        ending = Path(str(self.input or "").removesuffix(".gz")).suffix[1:].lower()
+        return self.input_format or (ending if ending in FORMATS else "lines")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,13 +137,19 @@ class TranslateOptions:
         groups = (self, self.inputs, self.outputs, self.search, self.sampling)
         used = {option(name) for name in changed_options(*groups)}
         used |= {"TEXT"} if self.inputs.texts else set()
+        used |= {"a file of a format"} if self.inputs.format != "lines" else set()
         used |= {"several models"} if len(self.models or ()) > 1 else set()
         used |= {f"--format {self.outputs.format}", f"--engine {self.engine}"}
-        spelling = {"--device": f"--device {self.device}"}
+        spelling = {
+            "--device": f"--device {self.device}",
+            "a file of a format": f"--input-format {self.inputs.format}",
+        }
         for name, exclusions, why in _EXCLUDED:
             if name in used:
                 exclude(
-                    name, {spelling.get(other, other): other in used for other in exclusions}, why
+                    spelling.get(name, name),
+                    {spelling.get(other, other): other in used for other in exclusions},
+                    why,
                 )
         self.search.check()
         self.of(Search())
@@ -224,6 +247,19 @@ def write_paragraphs(
         out.flush()
 
 
+def write_document(
+    translate: Translate, document: Document, at_once: int, out: TextIO, doubts: DoubtCounts
+) -> None:
+    """A file of a format with its text translated; doubts name the lines of the file."""
+    texts: list[str] = []
+    lines = document.lines()
+    for chunk in streams.chunks(document.texts, at_once):
+        translations = translate(chunk)
+        doubts.add(translations, lines)
+        texts += [translation.text for translation in translations]
+    out.write(document.translated(texts))
+
+
 # Paragraphs that are translated together.
 _PARAGRAPHS = 32
 
@@ -236,10 +272,13 @@ def translate(options: TranslateOptions) -> None:
     line are found, translated one by one, and joined with what stood between them. A line that is only a number is
     its own translation.
 
+    Of subtitles, .srt and .vtt, only the text is translated; all else is written as it was.
+
     Examples:
         regard translate "El gato negro duerme." --look
         regard translate < text.es > text.en
         regard translate --input text.es --output text.en
+        regard translate --input film.es.srt --output film.en.srt
         regard translate --paragraphs < book.es > book.en
         regard translate "Hace frío." --nbest 3 --scores
         regard translate "Hace frío." --prefix "The weather"
@@ -251,7 +290,10 @@ def translate(options: TranslateOptions) -> None:
     inputs, outputs, search = options.inputs, options.outputs, options.search
     options.check()
     _check_places(inputs, outputs)
-    lines, at_once = _lines(inputs, outputs.output)
+    document = None if inputs.format == "lines" else _document(inputs, outputs.output)
+    lines, at_once = (
+        _lines(inputs, outputs.output) if document is None else (iter(()), streams.LINES)
+    )
     translator, language, together = open_engine(options)
     if at_once > 1:
         # Enough short lines to fill a large batch.
@@ -273,7 +315,9 @@ def translate(options: TranslateOptions) -> None:
         contextlib.nullcontext() if outputs.output is None else Signals(),
         streams.destination(outputs.output) as result,
     ):
-        if inputs.paragraphs:
+        if document is not None:
+            write_document(translated, document, at_once, result, doubts)
+        elif inputs.paragraphs:
             from regard.translation.text import sentences
 
             texts = (f"{text}\n" for text in lines) if inputs.texts else sentences.paragraphs(lines)
@@ -301,17 +345,32 @@ def _lines(inputs: InputOptions, out: Path | None) -> tuple[Iterator[str], int]:
     """The sentences, and how many of them to translate together."""
     if inputs.texts:
         return map(streams.argument, inputs.texts), streams.LINES
-    from regard.translation.text.corpora import decoded_lines, open_text
+    from regard.translation.text.corpora import decoded_lines
+
+    source, name = _opened(inputs, out)
+    by_hand = inputs.input is None and source.isatty()
+    if by_hand:
+        print("one sentence a line; Ctrl-D ends", file=sys.stderr)
+    return decoded_lines(source, name), 1 if inputs.line_buffered or by_hand else streams.LINES
+
+
+def _document(inputs: InputOptions, out: Path | None) -> Document:
+    """The input, as a file of its format."""
+    from regard.translation.formats import FORMATS, decode
+
+    source, name = _opened(inputs, out)
+    return FORMATS[inputs.format](decode(source, name), name)
+
+
+def _opened(inputs: InputOptions, out: Path | None) -> tuple[BinaryIO, str]:
+    """The open input, and its name in errors."""
+    from regard.translation.text.corpora import open_text
 
     path = corpora.locate(inputs.input)
     source = streams.standard_input() if path is None else open_text(path)
     if out is not None and _is_same(source, out):
         raise ConfigurationError(f"--output {out}: is the input: choose another name")
-    by_hand = path is None and source.isatty()
-    if by_hand:
-        print("one sentence a line; Ctrl-D ends", file=sys.stderr)
-    lines = decoded_lines(source, "standard input" if path is None else str(path))
-    return lines, 1 if inputs.line_buffered or by_hand else streams.LINES
+    return source, "standard input" if path is None else str(path)
 
 
 def _is_same(file: BinaryIO, path: Path) -> bool:

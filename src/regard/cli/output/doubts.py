@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -65,15 +65,17 @@ class DoubtCounts:
     total: int = 0
     _doubts: dict[str, _Doubt] = field(default_factory=lambda: {name: _Doubt() for name in _NOTES})
 
-    def add(self, translations: Iterable[Translation]) -> None:
+    def add(self, translations: Iterable[Translation], places: Iterator[int] | None = None) -> None:
+        """Count translations, whose numbers are taken from `places`, or else count from 1."""
         for translation in translations:
             self.total += 1
+            place = self.total if places is None else next(places)
             pieces = {
                 "unknown": translation.unknown,
                 "unseen": list(map(_readable, translation.unseen)),
             }
             for name in translation.doubts:
-                self._doubts[name].add(self.total, pieces.get(name, ()))
+                self._doubts[name].add(place, pieces.get(name, ()))
 
     def as_object(self) -> dict[str, int]:
         return {name: doubt.count for name, doubt in self._doubts.items()}

@@ -1,0 +1,110 @@
+"""A file of a format: passages to translate, in a text that otherwise stays to the byte."""
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, BinaryIO, NamedTuple, Protocol
+
+from regard.errors import ConfigurationError, DataError
+from regard.translation.text.corpora import decoded_lines, raw_lines
+
+# Files of a format are held in memory as a whole.
+LARGEST = 64 * 2**20  # bytes
+
+
+class Replacement(NamedTuple):
+    """The characters from `start` to `stop` of a document become `text`."""
+
+    start: int
+    stop: int
+    text: str
+
+
+class Passage(Protocol):
+    """A passage of a document: texts that are translated, each by itself, and their places."""
+
+    @property
+    def start(self) -> int:
+        """Its first character in the document."""
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """The texts to translate."""
+
+    def replacements(self, translations: Sequence[str]) -> Iterable[Replacement]:
+        """The changes that put one translation of each text in its place, in their order."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """The text of a file and its passages, in their order.
+
+    Attributes:
+        text: the file, decoded; its line ends and its byte order mark are kept.
+        passages: what is translated.
+    """
+
+    text: str
+    passages: Sequence[Passage]
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of all passages."""
+        return [text for passage in self.passages for text in passage.texts]
+
+    def lines(self) -> Iterator[int]:
+        """The line of the passage of each text, from 1."""
+        line, end = 1, 0
+        for passage in self.passages:
+            line, end = line + self.text.count("\n", end, passage.start), passage.start
+            yield from (line for _ in passage.texts)
+
+    def translated(self, translations: Sequence[str]) -> str:
+        """The file with one translation for each of `texts`."""
+        supply, pieces, end = iter(translations), list[str](), 0
+        for passage in self.passages:
+            for change in passage.replacements(list(islice(supply, len(passage.texts)))):
+                pieces += self.text[end : change.start], change.text
+                end = change.stop
+        return "".join(pieces) + self.text[end:]
+
+
+def decode(file: BinaryIO, name: str) -> str:
+    """The text of an open file in UTF-8, with its line ends.
+
+    Raises:
+        DataError: it is larger than `LARGEST`, cannot be read or is not UTF-8; names the line and the byte.
+    """
+    lines: list[bytes] = []
+    size = 0
+    for line in raw_lines(file, name, LARGEST):
+        lines.append(line)
+        size += len(line)
+        if size > LARGEST:
+            raise DataError(f"{name}: larger than {LARGEST} bytes: divide it")
+    content = b"".join(lines)
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        for _ in decoded_lines(io.BytesIO(content), name):  # raises, with the line
+            pass
+        raise
+
+
+def refuse(name: str, text: str, place: int, objection: str) -> DataError:
+    """The error for what is broken at a character of a text: "file:line: objection"."""
+    line = text.count("\n", 0, place) + 1
+    return DataError(f"{name}:{line}: {objection}")
+
+
+def library(name: str) -> Any:
+    """A library of the extra `formats`. Raises `ConfigurationError` saying how to get it when it is not installed."""
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise ConfigurationError(
+            f"{name} is not installed: pip install 'regard[formats]'"
+        ) from None

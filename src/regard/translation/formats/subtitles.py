@@ -1,0 +1,187 @@
+"""Subtitles, SubRip (.srt) and WebVTT (.vtt): the text of captions is translated, all else is kept.
+
+pysubs2 reads the file. It writes no WebVTT setting, note, style or name of a caption, so translations are put into the
+text of the file instead.
+"""
+
+import html
+import re
+from bisect import bisect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, islice, pairwise
+
+from regard.translation.formats.document import Document, Passage, Replacement, library, refuse
+
+_ARROW = "-->"
+# Tags (<i>, <v Ana>, <00:01.000>), and the settings that players read in braces ({\an8}).
+_TAG = r"<[/\w][^<>]*>|\{\\[^{}]*\}"
+_TAGS = re.compile(_TAG)
+_BEFORE = re.compile(rf"(?:{_TAG}|[♪#\s\-–—])*")
+# The same at the end; the text is read backwards, so that long white space takes no time.
+_AFTER = re.compile(r"(?:>[^<>]*[/\w]<|\}[^{}]*\\\{|[♪#\s])*")
+_SPACE = re.compile(r"\s*")
+_TIME_TAG = re.compile(r"<[\d:.]+>")
+_EMPTY_LINE = re.compile(r"\r?\n[^\S\n]*\r?\n")
+# A line with a dash is what another person says.
+_SPEAKER = re.compile(r"\n(?=(?:<[/\w][^<>]*>)*[-–—])")
+_ENDED = re.compile(r"[.!?…:;。！？।)\]\"'»”♪]\s*$")
+# pysubs2 takes the square of the length of a run of empty lines.
+_GAP = re.compile(r"(?:\r?\n){100}")
+# Captions of one sentence are joined up to this length, in characters.
+_LONGEST = 400
+
+
+@dataclass(frozen=True)
+class Caption:
+    """The lines of a caption, or of one speaker in it, without the tags around them."""
+
+    start: int
+    stop: int
+    lines: tuple[str, ...]
+    newline: str
+
+    def continues(self, following: "Caption") -> bool:
+        """Whether a sentence continues in the following caption."""
+        return not _ENDED.search(self.lines[-1][-2:]) and following.lines[0][:1].islower()
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """Captions that are translated as one text, and divided again by the lengths of their lines."""
+
+    captions: tuple[Caption, ...]
+    escaped: bool
+
+    @property
+    def start(self) -> int:
+        return self.captions[0].start
+
+    @property
+    def texts(self) -> Sequence[str]:
+        return [" ".join(line for caption in self.captions for line in caption.lines)]
+
+    def replacements(self, translations: Sequence[str]) -> Iterator[Replacement]:
+        lengths = [len(line) for caption in self.captions for line in caption.lines]
+        lines = iter(divide(translations[0], lengths))
+        for caption in self.captions:
+            text = caption.newline.join(filter(None, islice(lines, len(caption.lines))))
+            text = html.escape(text, quote=False) if self.escaped else text
+            yield Replacement(caption.start, caption.stop, text)
+
+
+def divide(text: str, lengths: Sequence[int]) -> list[str]:
+    """A text cut between words, into shares that are as long as `lengths` relative to one another.
+
+    Each share has a word while there are words enough; the last ones are empty otherwise.
+
+    >>> divide("I think that he will not come", [10, 20]), divide("Yes", [4, 4])
+    (['I think', 'that he will not come'], ['Yes', ''])
+    """
+    words = text.split(" ")
+    ends = [0, *accumulate(len(word) + 1 for word in words)]
+    scale = ends[-1] / max(sum(lengths), 1)
+    cuts = [0]
+    for remaining, share in zip(range(len(lengths) - 1, 0, -1), accumulate(lengths), strict=False):
+        place = bisect(ends, share * scale)
+        place -= place == len(ends) or share * scale - ends[place - 1] < ends[place] - share * scale
+        latest = min(max(len(words) - remaining, cuts[-1] + 1), len(words))
+        cuts.append(min(max(place, cuts[-1] + 1), latest))
+    return [" ".join(words[start:stop]) for start, stop in pairwise([*cuts, len(words)])]
+
+
+def read(text: str, name: str, kind: str) -> Document:
+    """The captions of a file of subtitles; `kind` is "srt" or "vtt".
+
+    Raises:
+        DataError: it has no captions, a time that cannot be read, or one that ends before it begins.
+        ConfigurationError: pysubs2 is not installed.
+    """
+    library("pysubs2")
+    from pysubs2 import SSAFile
+    from pysubs2.formats import get_format_class
+
+    is_vtt = kind == "vtt"
+    if is_vtt and not text.removeprefix("\ufeff").startswith("WEBVTT"):
+        raise refuse(name, text, 0, "expected WEBVTT at the beginning of the file")
+    if gap := _GAP.search(text):
+        raise refuse(name, text, gap.start(), "100 empty lines: remove them")
+    # Times within a caption would look like those of another one.
+    masked = _TIME_TAG.sub(lambda match: f"<{'c' * (len(match[0]) - 2)}>", text)
+    stamps = get_format_class(kind).TIMESTAMP  # type: ignore[attr-defined]
+    times: list[tuple[int, int]] = []  # where each line of times begins and ends
+    end = 0
+    for line in masked.split("\n"):
+        start, end = end, end + len(line) + 1
+        timed = len(stamps.findall(line)) == 2
+        if timed != (_ARROW in line):
+            example = "00:00:01.000 --> 00:00:02.000".replace(".", "." if is_vtt else ",")
+            raise refuse(name, text, start, f"expected two times, as in {example}")
+        if timed:
+            times.append((start, end))
+    if not times and not is_vtt and text.strip("\ufeff \r\n"):
+        raise refuse(name, text, 0, "no times, so these are no subtitles: add --input-format lines")
+    captions: list[Caption] = []
+    events = SSAFile.from_string(masked, kind, keep_html_tags=True)
+    spans = pairwise([*times, (len(text), len(text))])
+    for event, ((start, end), (stop, _)) in zip(events, spans, strict=True):
+        if event.end < event.start:
+            raise refuse(name, text, start, "the caption ends before it begins: mend its times")
+        if event.text:
+            # pysubs2 writes \N for a line break.
+            breaks = event.text.count(r"\N") - text.count(r"\N", end, stop)
+            captions += _captions(text, end, len(event.text) - breaks, is_vtt)
+    return Document(text, list(_sentences(captions, is_vtt)))
+
+
+def _captions(text: str, start: int, length: int, is_vtt: bool) -> Iterator[Caption]:
+    """The captions after a line of times, in so many characters without the white space around them."""
+    if is_vtt and not text[start : text.find("\n", start) + 1].strip():
+        return  # an empty caption; what follows is a note or a name
+    start = _end(_SPACE, text, start, len(text))
+    stop = start + len(text[start : start + length].rstrip())
+    paragraphs = _cut(text, start, stop, _EMPTY_LINE)
+    for paragraph in islice(paragraphs, 1) if is_vtt else paragraphs:
+        for begin, end in _cut(text, *paragraph, _SPEAKER):
+            begin = _end(_BEFORE, text, begin, end)
+            content = text[begin:end]
+            content = content[: len(content) - _end(_AFTER, content[::-1], 0, len(content))]
+            bare = _TAGS.sub("", content)
+            if any(map(str.isalpha, bare)):
+                newline = "\r\n" if "\r\n" in content else "\n"
+                lines = (html.unescape(bare) if is_vtt else bare).split("\n")
+                lines = [line for line in map(str.strip, lines) if line]
+                yield Caption(begin, begin + len(content), tuple(lines), newline)
+
+
+def _end(pattern: re.Pattern[str], text: str, start: int, stop: int) -> int:
+    """Where a match that begins at `start` ends; `start` without one."""
+    match = pattern.match(text, start, stop)
+    return match.end() if match else start
+
+
+def _cut(text: str, start: int, stop: int, pattern: re.Pattern[str]) -> Iterator[tuple[int, int]]:
+    """The beginning and end of each stretch between the matches of a pattern."""
+    for match in pattern.finditer(text, start, stop):
+        yield start, match.start()
+        start = match.end()
+    yield start, stop
+
+
+def _sentences(captions: Sequence[Caption], escaped: bool) -> Iterator[Passage]:
+    """Captions joined where a sentence continues in the next one."""
+    sentence: list[Caption] = []
+    length = 0
+    for caption in captions:
+        size = sum(map(len, caption.lines))
+        if sentence and (not sentence[-1].continues(caption) or length + size > _LONGEST):
+            yield Sentence(tuple(sentence), escaped)
+            sentence, length = [], 0
+        sentence.append(caption)
+        length += size
+    if sentence:
+        yield Sentence(tuple(sentence), escaped)
+
+
+SRT, VTT = partial(read, kind="srt"), partial(read, kind="vtt")
