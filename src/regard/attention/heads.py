@@ -19,8 +19,8 @@ from regard.attention.masks.mask import Complement, Given, Joined
 from regard.attention.masks.positions import Band
 from regard.attention.normalisers import NormaliserLike, as_normaliser
 from regard.attention.positions import Rotary
-from regard.attention.scores import ScoreLike, build
-from regard.attention.shapes import ShapeError
+from regard.attention.scores import PairScore, ScoreLike, build
+from regard.attention.shapes import Shape, ShapeError
 from regard.attention.torch_names import ATTENTION, PLACES, READING, answers
 
 __all__ = ["HeadMemory", "MultiHeadAttention", "new_norm"]
@@ -136,8 +136,9 @@ class MultiHeadAttention(nn.Module):
         self.query_norm, self.key_norm = (
             None if qk_norm is None else new_norm(self.d_head, qk_norm) for _ in range(2)
         )
-        own = heads if self.group == 1 else (self.key_heads, self.group)
-        self.score = None if score is None else build(score, self.d_head, self.d_head, heads=own)
+        axes = (heads,) if self.group == 1 else (self.key_heads, self.group)
+        self.score = None if score is None else build(score, self.d_head, self.d_head, heads=axes)
+        _check_heads(self.score, axes)
         known = None if normaliser is None else as_normaliser(normaliser)
         self.normaliser = known if isinstance(normaliser, str) else normaliser
         self.rotary = rotary
@@ -416,6 +417,18 @@ def check_steps(mask: Any, queries: int, keys: int) -> None:
         raise ValueError(
             f"the queries are the last {queries} of the {keys} steps in the memory, {objection}:"
             f' pass mask="causal", or a mask of regard.masks with align="end"{or_all}'
+        )
+
+
+def _check_heads(score: object, axes: Shape) -> None:
+    """Refuse a score with parameters for other heads."""
+    heads = score.head_axes if isinstance(score, PairScore) else ()
+    if len(heads) > len(axes) or any(
+        size not in (1, count) for size, count in zip(heads[::-1], axes[::-1], strict=False)
+    ):
+        raise ShapeError(
+            f"the score was made with heads={list(heads)}, this attention has {list(axes)}:"
+            f" pass a score with heads={list(axes)}, or None for one set of parameters"
         )
 
 

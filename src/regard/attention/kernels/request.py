@@ -21,6 +21,7 @@ from regard.attention.scores.score import pairwise
 from regard.attention.shapes import (
     Frame,
     Shape,
+    ShapeError,
     broadcast,
     check_device,
     check_plane,
@@ -259,11 +260,15 @@ def ask(
     )
     if sides.is_mixed:
         check_types(query, key, value)
+    scorer = DEFAULT_SCORE if score is None else _score(score, query, key)
+    if score is not None and isinstance(scorer, PairScore) and (heads := scorer.head_axes):
+        sides = _over_heads(heads, sides)
+        query = query.expand(*sides.frame.batch, *query.shape[-2:])
     frame = sides.frame
     request = Request(
         query,
         key,
-        _score(score, query, key),
+        scorer,
         None,
         None,
         DEFAULT_NORMALISER if normaliser is None else as_normaliser(normaliser),
@@ -291,6 +296,22 @@ class Sides(NamedTuple):
     is_regular: bool  # all have the same batch axes, and no axis is empty
     is_plain: bool  # moreover queries and keys have one width
     is_mixed: bool  # they have several precisions, or hold no floating point numbers
+
+
+def _over_heads(heads: Shape, sides: Sides) -> Sides:
+    """The sides with the heads of the score, over which an axis of size 1 broadcasts."""
+    batch = sides.frame.batch
+    if batch[-len(heads) :] == heads:
+        return sides
+    try:
+        joint = broadcast(batch, heads)
+    except ShapeError:
+        raise ShapeError(
+            f"the score was made with heads={list(heads)}, which do not broadcast with the batch axes"
+            f" {list(batch)} of query and key: on each axis, counted from the right, sizes must be equal or 1"
+        ) from None
+    is_regular = sides.is_regular and joint == batch
+    return sides._replace(frame=sides.frame._replace(batch=joint), is_regular=is_regular)
 
 
 NOTHING = None, None, None
@@ -368,9 +389,7 @@ def _names(types: set[torch.dtype]) -> str:
     return ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in types))
 
 
-def _score(score: ScoreLike | None, query: Tensor, key: Tensor) -> Score:
-    if score is None:
-        return DEFAULT_SCORE
+def _score(score: ScoreLike, query: Tensor, key: Tensor) -> Score:
     if isinstance(score, PairScore):
         return score
     return as_score(score, query.shape[-1], key.shape[-1])

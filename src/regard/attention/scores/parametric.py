@@ -23,7 +23,7 @@ from regard.attention.scores.score import (
     Terms,
     unchanged,
 )
-from regard.attention.shapes import ShapeError
+from regard.attention.shapes import Shape, ShapeError
 
 Heads = int | Sequence[int] | None
 Owner = TypeVar("Owner", "General", "Additive")
@@ -72,7 +72,7 @@ class General(nn.Module, DotLike, name="general"):
     Args:
         d_query: width of the query.
         d_key: width of the key; it may differ.
-        heads: number of heads with a W of their own; the last batch axis counts them.
+        heads: number of heads with a W of their own; the last batch axis counts them, or has size 1.
             A pair counts the last two, for grouped heads.
 
     Attributes:
@@ -96,6 +96,10 @@ class General(nn.Module, DotLike, name="general"):
 
     def reset_parameters(self) -> None:
         glorot_(self.weight)
+
+    @property
+    def head_axes(self) -> Shape:
+        return self.weight.shape[:-2]
 
     def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
         """The query or the key through W, whichever has fewer rows."""
@@ -132,7 +136,7 @@ class Additive(nn.Module, PairScore, name=("additive", "concat")):
         d_key: width of the key; it may differ.
         d_hidden: width of the hidden layer.
         bias: whether the hidden layer has a bias b.
-        heads: number of heads with parameters of their own; the last batch axis counts them.
+        heads: number of heads with parameters of their own; the last batch axis counts them, or has size 1.
             A pair counts the last two, for grouped heads.
 
     Attributes:
@@ -200,6 +204,10 @@ class Additive(nn.Module, PairScore, name=("additive", "concat")):
     def terms(self, query: Queries, key: Keys) -> Terms:
         return PreparedAdditive(self).terms(query, self.key_features(key))
 
+    @property
+    def head_axes(self) -> Shape:
+        return self.weight.shape[:-1]
+
     def forward(self, query: Queries, key: Keys) -> Scores:
         return self.combine(self.query_features(query), self.key_features(key))
 
@@ -239,6 +247,10 @@ class PreparedAdditive(PairScore):
     @property
     def pair_width(self) -> int:
         return self.score.d_hidden
+
+    @property
+    def head_axes(self) -> Shape:
+        return self.score.head_axes
 
     @property
     def weight(self) -> Tensor:

@@ -74,6 +74,11 @@ class PairScore(ABC):
         """Whether all heads have the same score, so that some of them can be computed alone."""
         return False
 
+    @property
+    def head_axes(self) -> Shape:
+        """The axes of heads in front of its parameters; none where one set serves all heads."""
+        return ()
+
     def terms(self, query: Queries, key: Keys) -> Terms | None:
         """The terms of the score of one query and one key; None where there are none."""
         return None

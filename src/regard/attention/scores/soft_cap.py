@@ -17,6 +17,7 @@ from regard.attention.scores.score import (
     Terms,
     pairwise,
 )
+from regard.attention.shapes import Shape
 
 
 class SoftCap(nn.Module, PairScore):
@@ -51,6 +52,10 @@ class SoftCap(nn.Module, PairScore):
     @property
     def alike_for_heads(self) -> bool:
         return isinstance(self.score, PairScore) and self.score.alike_for_heads
+
+    @property
+    def head_axes(self) -> Shape:
+        return self.score.head_axes if isinstance(self.score, PairScore) else ()
 
     def terms(self, query: Queries, key: Keys) -> Terms | None:
         terms = self.score.terms(query, key) if isinstance(self.score, PairScore) else None
