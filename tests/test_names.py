@@ -21,7 +21,7 @@ VAGUE = frozenset(
 )
 # The largest share of vague names, in percent.
 LIMITS = {
-    "attention": 3.0,
+    "attention": 1.0,
     "memory": 1.0,
     "cli": 1.0,
     "costs": 1.0,

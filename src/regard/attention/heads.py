@@ -139,8 +139,8 @@ class MultiHeadAttention(nn.Module):
         axes = (heads,) if self.group == 1 else (self.key_heads, self.group)
         self.score = None if score is None else build(score, self.d_head, self.d_head, heads=axes)
         _check_heads(self.score, axes)
-        known = None if normaliser is None else as_normaliser(normaliser)
-        self.normaliser = known if isinstance(normaliser, str) else normaliser
+        rule = None if normaliser is None else as_normaliser(normaliser)
+        self.normaliser = rule if isinstance(normaliser, str) else normaliser
         self.rotary = rotary
         if rotary is not None:
             if isinstance(rotary, type) or not hasattr(rotary, "check"):
@@ -349,37 +349,40 @@ class MultiHeadAttention(nn.Module):
         output: Tensor = self.output_projection(merged)
         return output
 
-    def _over_heads(self, name: str, what: Any, query: Tensor, batch: list[tuple[int, int]]) -> Any:
+    def _over_heads(
+        self, name: str, plane: Any, query: Tensor, batch: list[tuple[int, int]]
+    ) -> Any:
         """A tensor with batch axes but none for the heads gets one of size 1, in joined masks too.
 
         A mask without such a tensor stays the same object, which is worked out once for all layers.
         """
-        if isinstance(what, Given):
-            return Given(self._over_heads(name, what.tensor, query, batch))
-        if isinstance(what, Complement):
-            inner = self._over_heads(name, what.mask, query, batch)
-            return what if inner is what.mask else Complement(inner)
-        if isinstance(what, Joined):
-            left, right = (self._over_heads(name, m, query, batch) for m in (what.left, what.right))
-            return what if left is what.left and right is what.right else type(what)(left, right)
-        if not isinstance(what, Tensor):
-            return what
-        if what.dim() == 2:
-            _check_rows(name, what, query)
-        if 3 <= what.dim() <= query.dim():
-            if any(n not in (1, *of) for n, of in zip(what.shape[-3::-1], batch, strict=False)):
+        if isinstance(plane, Given):
+            return Given(self._over_heads(name, plane.tensor, query, batch))
+        if isinstance(plane, Complement):
+            inner = self._over_heads(name, plane.mask, query, batch)
+            return plane if inner is plane.mask else Complement(inner)
+        if isinstance(plane, Joined):
+            sides = plane.left, plane.right
+            a, b = (self._over_heads(name, side, query, batch) for side in sides)
+            return plane if (a is plane.left and b is plane.right) else type(plane)(a, b)
+        if not isinstance(plane, Tensor):
+            return plane
+        if plane.dim() == 2:
+            _check_rows(name, plane, query)
+        if 3 <= plane.dim() <= query.dim():
+            if any(n not in (1, *of) for n, of in zip(plane.shape[-3::-1], batch, strict=False)):
                 raise ShapeError(
-                    f"{name} has shape {list(what.shape)}, which is read as [batch, queries, keys], and query has"
+                    f"{name} has shape {list(plane.shape)}, which is read as [batch, queries, keys], and query has"
                     f" shape {list(query.shape)}: for the heads pass [1, heads, queries, keys]"
                 )
-            what = what.unsqueeze(-3)
-        if self.group == 1 or what.dim() < 3:
-            return what
-        if what.shape[-3] == 1:
-            return what.unsqueeze(-3)
-        if what.shape[-3] != self.heads:
-            raise ShapeError(f"{name} has {what.shape[-3]} heads, this attention {self.heads}")
-        return what.unflatten(-3, (self.key_heads, self.group))
+            plane = plane.unsqueeze(-3)
+        if self.group == 1 or plane.dim() < 3:
+            return plane
+        if plane.shape[-3] == 1:
+            return plane.unsqueeze(-3)
+        if plane.shape[-3] != self.heads:
+            raise ShapeError(f"{name} has {plane.shape[-3]} heads, this attention {self.heads}")
+        return plane.unflatten(-3, (self.key_heads, self.group))
 
     def extra_repr(self) -> str:
         turning = "" if self.rotary is None else f", rotary={self.rotary}"
@@ -442,10 +445,12 @@ def _check_memory(memory: object) -> None:
 
 def _check_precision(name: str, sequence: Tensor, weight: Tensor) -> None:
     """Refuse a precision that a projection cannot take; autocast would convert it."""
-    held, here = (str(each.dtype).removeprefix("torch.") for each in (sequence, weight))
+    precision, expected = (str(each.dtype).removeprefix("torch.") for each in (sequence, weight))
     stored = weight.dtype.itemsize == 1  # and converted before it is used
     if not stored and not torch.is_autocast_enabled(sequence.device.type):
-        raise TypeError(f"{name} holds {held}, this attention {here}: pass {name}.to(torch.{here})")
+        raise TypeError(
+            f"{name} holds {precision}, this attention {expected}: pass {name}.to(torch.{expected})"
+        )
 
 
 def _over_memory(mask: Any, queries: int, keys: int) -> Any:

@@ -88,12 +88,12 @@ class TransformerBlock(nn.Module):
         flag("feed_forward_bias", feed_forward_bias)
         shape: dict[str, Any] = {"d_head": d_head, "bias": bias}
         shape |= {"score": score, "normaliser": normaliser}
-        own: dict[str, Any] = {"key_heads": key_heads, "qk_norm": qk_norm, "rotary": rotary}
+        extra: dict[str, Any] = {"key_heads": key_heads, "qk_norm": qk_norm, "rotary": rotary}
 
         def residual() -> Residual:
             return Residual(width, norm, normalisation, dropout)
 
-        self.self_attention = MultiHeadAttention(width, heads, **shape, **own)
+        self.self_attention = MultiHeadAttention(width, heads, **shape, **extra)
         self.self_residual = residual()
         self.cross_attention = (
             MultiHeadAttention(width, heads, **shape) if flag("cross", cross) else None

@@ -53,15 +53,15 @@ class Blocked:
 def in_blocks(request: Request, tensors: Sequence[Any], blocks: Blocks) -> Tensor:
     """The reading of a request, block by block; gradients compute each block again."""
     if transformed() or differentiated():
-        return blocks.whole(tensors)
+        return blocks.concatenate(tensors)
     if not torch.is_grad_enabled():
         return blocks.write(tensors)
     named = [("mask", each) for each in request.mask_tensors() or ()]
     versions, leaves = blocks.probe(tensors, named)
     blocks = blocks.unless_changed(versions)
     if leaves is None:
-        kept = partial(checkpoint, blocks.at, tensors, use_reentrant=False)
-        return torch.cat([kept(span) for span in blocks.spans], -2)
+        checkpointed = partial(checkpoint, blocks.at, tensors, use_reentrant=False)
+        return torch.cat([checkpointed(span) for span in blocks.spans], -2)
     reading: Tensor = Recomputed.apply(blocks, *tensors, *leaves)  # type: ignore[no-untyped-call]
     return reading
 
@@ -80,10 +80,10 @@ def spans_of(request: Request, height: int) -> list[Span]:
     spans = []
     for start in range(0, max(queries, 1), height):
         rows = range(start, min(start + height, queries))
-        some = range(keys) if narrow is None else narrow.reach(rows, request.frame).some
-        first = min(some.start, keys - 1) if narrow is not None else 0
-        last = max(some.stop, first + 1) if narrow is not None else keys  # never no key at all
-        spans.append(Span(slice(rows.start, rows.stop), slice(first, last)))
+        columns = range(keys) if narrow is None else narrow.reach(rows, request.frame).some
+        begin = min(columns.start, keys - 1) if narrow is not None else 0
+        end = max(columns.stop, begin + 1) if narrow is not None else keys  # never no key at all
+        spans.append(Span(slice(rows.start, rows.stop), slice(begin, end)))
     return spans
 
 

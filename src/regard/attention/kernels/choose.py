@@ -78,8 +78,8 @@ class Explanation:
     refused: dict[str, str]
 
     def __str__(self) -> str:
-        others = [f"  {name}: {reason}" for name, reason in self.refused.items()]
-        return "\n".join([f"{self.kernel}: {self.because}", *others])
+        reasons = [f"  {name}: {reason}" for name, reason in self.refused.items()]
+        return "\n".join([f"{self.kernel}: {self.because}", *reasons])
 
 
 @contextmanager
@@ -102,12 +102,12 @@ def kernel(name: str) -> Iterator[None]:
         torch.Size([1, 4])
     """
     _named(name)
-    before = _pin()
+    outer = _pin()
     _set_pin(name)
     try:
         yield
     finally:
-        _set_pin(before)
+        _set_pin(outer)
 
 
 def pinned() -> str | None:
@@ -215,40 +215,40 @@ def explain(
     request = ask(
         query, key, value, score=score, bias=bias, mask=mask, normaliser=normaliser, dropout=dropout
     )
-    chosen = choose(request, value)
+    choice = choose(request, value)
     refused = {
-        name: other.objection(request, value) or _passed_over(other, chosen, request)
-        for name, other in KERNELS.items()
-        if other is not chosen
+        name: candidate.objection(request, value) or _passed_over(candidate, choice, request)
+        for name, candidate in KERNELS.items()
+        if candidate is not choice
     }
-    because = "pinned" if pinned() else _because(chosen, request, value)
-    return Explanation(chosen.name, because, refused)
+    because = "pinned" if pinned() else _because(choice, request, value)
+    return Explanation(choice.name, because, refused)
 
 
-def _passed_over(other: Kernel, chosen: Kernel, request: Request) -> str:
+def _passed_over(candidate: Kernel, choice: Kernel, request: Request) -> str:
     """Why a kernel that could serve a request does not."""
-    if other is CPU and not pinned() and CPU.pays(request):
+    if candidate is CPU and not pinned() and CPU.pays(request):
         return (
             "can serve this as soon as its loops are compiled, which another process does now, once; "
-            f"{chosen.name} serves until then"
+            f"{choice.name} serves until then"
         )
-    if other is CPU and chosen is REFERENCE:
-        return f"can serve this, which is too small to gain by it; {chosen.name} comes first"
-    return f"can serve this; {chosen.name} comes first"
+    if candidate is CPU and choice is REFERENCE:
+        return f"can serve this, which is too small to gain by it; {choice.name} comes first"
+    return f"can serve this; {choice.name} comes first"
 
 
-def _because(chosen: Kernel, request: Request, value: Tensor) -> str:
+def _because(choice: Kernel, request: Request, value: Tensor) -> str:
     size = f"{request.queries} queries x {request.keys} keys on {request.query.device.type}"
-    if chosen is REFERENCE and CPU.objection(request, value) is None and not CPU.pays(request):
+    if choice is REFERENCE and CPU.objection(request, value) is None and not CPU.pays(request):
         return f"the fastest at this size, {size}"
-    if chosen is REFERENCE:
+    if choice is REFERENCE:
         return f"small enough to be computed as a whole, {size}"
-    if chosen is TRITON:
+    if choice is TRITON:
         return f"the fastest that serves this on a GPU, as measured on an H100, {size}"
-    if chosen is BLOCKED:
+    if choice is BLOCKED:
         return f"too large to be computed as a whole, {size}"
-    tiled = chosen in (MATMUL, SDPA) and not is_triangle(request)
-    if tiled and (division := divide(request, fused=chosen is SDPA)) is not None:
+    tiled = choice in (MATMUL, SDPA) and not is_triangle(request)
+    if tiled and (division := divide(request, fused=choice is SDPA)) is not None:
         share = area(division) / (len(division) * request.queries * request.keys)
         size += f", in {sum(map(len, division))} tiles that hold {share:.1%} of the pairs"
     return f"the fastest that serves this, {size}"

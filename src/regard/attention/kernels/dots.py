@@ -83,7 +83,7 @@ def _numbers(readable: Tensor, dtype: torch.dtype) -> Tensor:
 
 def _blank_rows(readable: Tensor) -> Tensor | None:
     """Rows with nothing to read; None where a CPU can tell at once that there are none."""
-    some = readable.any(dim=-1, keepdim=True)
-    if some.is_cpu and not transformed() and bool(some.all()):
+    readable_rows = readable.any(dim=-1, keepdim=True)
+    if readable_rows.is_cpu and not transformed() and bool(readable_rows.all()):
         return None
-    return ~some
+    return ~readable_rows

@@ -38,8 +38,8 @@ def _reading(request: Request, value: Tensor) -> Tensor:
     request = request.written()
     query, key, scale = factors(request)
     scores = dots(query * scale, key)
-    shut, nothing = additive_mask(request, scores.dtype)
-    weights = torch.softmax(scores if shut is None else scores + shut, dim=-1)
+    addend, nothing = additive_mask(request, scores.dtype)
+    weights = torch.softmax(scores if addend is None else scores + addend, dim=-1)
     if request.dropout:
         weights = drop(weights, request.dropout)
     reading = blend(weights.to(value.dtype), value)

@@ -15,7 +15,7 @@ from regard.attention.kernels.recomputing import (
     QUERY,
     Blocks,
     leaves_of,
-    now,
+    record_mark,
 )
 from regard.attention.kernels.request import Request
 from regard.attention.masks.positions import Band
@@ -104,7 +104,7 @@ class Tiling:
 
         False where a bias function uses a tensor computed before, whose history must not be walked again.
         """
-        request, since = self.request, now()
+        request, since = self.request, record_mark()
         reads = Reads([("mask", tensor) for tensor in request.mask_tensors() or []])
         nowhere = torch.arange(1, device=request.frame.device)
         with reads:
@@ -165,7 +165,7 @@ class Tiling:
             front = piece.within(bias)[:2]  # it has the rows and columns of the piece already
             bias = bias[front]
         if bias is None:
-            return (None, None) if window is None else _shut(window, self.dtype)
+            return (None, None) if window is None else _forbid(window, self.dtype)
         added = divided(bias, self.dtype, self.temperature)
         if window is not None:
             added = torch.where(window, added, -torch.inf)
@@ -173,11 +173,11 @@ class Tiling:
         return added, blank if blank.any() else None
 
 
-def _shut(window: Tensor, dtype: torch.dtype) -> Additions:
+def _forbid(window: Tensor, dtype: torch.dtype) -> Additions:
     # 1 - 1 / 1 = 0 and 1 - 1 / 0 = -inf, in a tenth of the time of torch.where
     added = window.to(dtype).reciprocal_().neg_().add_(1)
-    some = window.any(-1, keepdim=True)
-    return added, None if some.all() else ~some
+    readable = window.any(-1, keepdim=True)
+    return added, None if readable.all() else ~readable
 
 
 def _slice(side: range) -> slice:

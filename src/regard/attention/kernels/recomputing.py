@@ -60,18 +60,18 @@ class Blocks:
         )
         return self.read(query, key, value, bias, span)
 
-    def whole(self, tensors: Sequence[Any]) -> Tensor:
+    def concatenate(self, tensors: Sequence[Any]) -> Tensor:
         return torch.cat([self.at(tensors, span) for span in self.spans], -2)
 
     def write(self, tensors: Sequence[Any]) -> Tensor:
         """The reading, written into one tensor block by block."""
         reading: Tensor | None = None
         for span in self.spans:
-            part = self.at(tensors, span)
+            block = self.at(tensors, span)
             if reading is None:
                 rows = tensors[QUERY].shape[-2]
-                reading = part.new_empty(*part.shape[:-2], rows, part.shape[-1])
-            reading[..., span.rows, :] = part
+                reading = block.new_empty(*block.shape[:-2], rows, block.shape[-1])
+            reading[..., span.rows, :] = block
         return reading  # type: ignore[return-value]
 
     def probe(
@@ -82,13 +82,13 @@ class Blocks:
         The leaves are None where a block uses a tensor computed before: its history must not be
         walked again. `named` are tensors of the mask, with names for messages.
         """
-        since = now()
+        since = record_mark()
         detached = [None if tensor is None else tensor.detach() for tensor in tensors]
         query, key = tensors[QUERY], tensors[KEY]
         reads = Reads([*zip(NAMES, detached, strict=True), *named])
-        with torch.enable_grad(), Surroundings(query).again(), reads:
-            first = slice(0, min(1, query.shape[-2]))
-            result = self.at(detached, Span(first, slice(0, key.shape[-2])))
+        with torch.enable_grad(), Surroundings(query).restore(), reads:
+            rows = slice(0, min(1, query.shape[-2]))
+            result = self.at(detached, Span(rows, slice(0, key.shape[-2])))
         return reads.versions(), leaves_of(result, since)
 
     def unless_changed(self, versions: Versions) -> Blocks:
@@ -122,7 +122,7 @@ class Blocks:
                 _leaf(self.cut(side, tensor, span), need) if side < OTHERS else tensor
                 for side, tensor, need in zip(sides, tensors, needs, strict=True)
             ]
-            since = now()
+            since = record_mark()
             reading = self.read(leaves[QUERY], leaves[KEY], leaves[VALUE], leaves[BIAS], span)
             check_leaves(reading, since, leaves)
             for i, gradient in enumerate(gradients(reading, leaves, span)):
@@ -135,7 +135,7 @@ class Blocks:
         ]
 
 
-def now() -> int:
+def record_mark() -> int:
     """A number below those of all operations recorded from here on."""
     with torch.enable_grad():
         mark = torch.zeros((), device="cpu", requires_grad=True).exp().grad_fn
@@ -144,12 +144,12 @@ def now() -> int:
 
 def leaves_of(result: Tensor, since: int) -> list[Tensor] | None:
     """The leaves with gradients behind a result; None where a tensor computed before `since` is among them."""
-    waiting, seen, leaves = [result.grad_fn], set(), []
+    waiting, visited, leaves = [result.grad_fn], set(), []
     while waiting:
         node = waiting.pop()
-        if node is None or node in seen:
+        if node is None or node in visited:
             continue
-        seen.add(node)
+        visited.add(node)
         if hasattr(node, "variable"):
             leaves.append(node.variable)
         elif node._sequence_nr() < since:
@@ -169,7 +169,7 @@ class Surroundings:
         self._dtype = torch.get_autocast_dtype(self._kind)
 
     @contextmanager
-    def again(self) -> Iterator[None]:
+    def restore(self) -> Iterator[None]:
         """Restore the state; at the end, restore the one before it."""
         kind = self._kind if self._devices else "cuda"
         autocast = torch.autocast(self._kind, self._dtype, enabled=self._autocast)
@@ -221,25 +221,25 @@ class RecomputedGradients(torch.autograd.Function):
         def gradients(reading: Tensor, leaves: Sequence[Tensor], span: Any) -> list[Tensor | None]:
             return _grad(reading, leaves, needs, blocks.cut(QUERY, upstream, span))
 
-        with surroundings.again(), torch.enable_grad():
+        with surroundings.restore(), torch.enable_grad():
             return tuple(blocks.sums(inputs, needs, gradients))
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor | None) -> Any:
-        first, *inputs = ctx.saved_tensors
+        output_gradient, *inputs = ctx.saved_tensors
         inputs += ctx.leaves
 
         def gradients(reading: Tensor, leaves: Sequence[Tensor], span: Any) -> list[Tensor | None]:
-            found = _grad(reading, leaves[:-1], ctx.needs, leaves[-1], record=True)
+            results = _grad(reading, leaves[:-1], ctx.needs, leaves[-1], record=True)
             total = reading.new_zeros(())
-            for i, (gradient, weight) in enumerate(zip(found, upstream, strict=True)):
+            for i, (gradient, weight) in enumerate(zip(results, upstream, strict=True)):
                 if gradient is not None and weight is not None:
                     total = total + (gradient * ctx.blocks.cut(i, weight, span)).sum()
             return _grad(total, leaves, needs, None)
 
         needs = [*ctx.needs_input_grad[4:], ctx.needs_input_grad[3]]
-        with ctx.surroundings.again(), torch.enable_grad():
-            sums = ctx.blocks.sums([*inputs, first], needs, gradients, upstream_last=True)
+        with ctx.surroundings.restore(), torch.enable_grad():
+            sums = ctx.blocks.sums([*inputs, output_gradient], needs, gradients, upstream_last=True)
         return (None, None, None, sums[-1], *sums[:-1])
 
 
@@ -254,20 +254,20 @@ def _grad(
     upstream: Tensor | None,
     record: bool = False,
 ) -> list[Tensor | None]:
-    found: list[Tensor | None] = [None] * len(leaves)
-    wanted = [i for i, need in enumerate(needs) if need]
-    if wanted and result.requires_grad:
+    results: list[Tensor | None] = [None] * len(leaves)
+    places = [i for i, need in enumerate(needs) if need]
+    if places and result.requires_grad:
         gradients = torch.autograd.grad(
-            result, [leaves[i] for i in wanted], upstream, allow_unused=True, create_graph=record
+            result, [leaves[i] for i in places], upstream, allow_unused=True, create_graph=record
         )
-        for i, gradient in zip(wanted, gradients, strict=True):
-            found[i] = gradient
-    return found
+        for i, gradient in zip(places, gradients, strict=True):
+            results[i] = gradient
+    return results
 
 
-def check_leaves(result: Tensor, since: int, known: Sequence[Any]) -> None:
-    """Refuse a result whose gradient would be lost: of a tensor that is not among those known."""
-    leaves, names = leaves_of(result, since), {id(tensor) for tensor in known}
+def check_leaves(result: Tensor, since: int, leaves_read: Sequence[Any]) -> None:
+    """Refuse a result whose gradient would be lost: of a tensor that is not among those read."""
+    leaves, names = leaves_of(result, since), {id(tensor) for tensor in leaves_read}
     if leaves is None or any(id(leaf) not in names for leaf in leaves):
         raise RuntimeError(
             "a score, bias, mask or normaliser used a tensor for some queries that it had not used for"

@@ -360,17 +360,17 @@ def check_tensors(query: Any, key: Any, value: Any) -> None:
         check_tensor("value", value)
 
 
-def check_tensor(name: str, each: Any) -> None:
+def check_tensor(name: str, argument: Any) -> None:
     """Refuse numbers, lists and arrays of other libraries."""
-    if not isinstance(each, Tensor):
+    if not isinstance(argument, Tensor):
         raise TypeError(
-            f"{name} is of type {type(each).__name__}: pass a tensor, torch.as_tensor({name})"
+            f"{name} is of type {type(argument).__name__}: pass a tensor, torch.as_tensor({name})"
         )
 
 
-def name_of(part: object) -> str:
+def name_of(component: object) -> str:
     """The name of a score or normaliser, for messages."""
-    return getattr(part, "__name__", type(part).__name__)
+    return getattr(component, "__name__", type(component).__name__)
 
 
 def check_types(query: Tensor, key: Tensor, value: Tensor | None) -> None:

@@ -40,7 +40,7 @@ class Sdpa:
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
         is_masked, triangle, addend, nothing = request.is_masked, False, None, None
-        asked = request
+        unwritten = request
         if is_masked and not (triangle := is_triangle(request)):
             is_large = not request.is_traced and request.pairs >= tiled.AREA
             if is_large and (reading := tiled.read_tiles(request, value, fused=True)) is not None:
@@ -64,7 +64,7 @@ class Sdpa:
             query, key, value = (flat(side, batch) for side in (query, key, value))
         arguments = query, key, value, addend, request.dropout, triangle
         if torch.is_grad_enabled() and _is_trained(request, arguments, scale):
-            asked.checks_gradients = True
+            unwritten.checks_gradients = True
             reading = _Trained.apply(query, key, value, addend, triangle, scale)  # type: ignore[no-untyped-call]
         elif scale is None:
             reading = F.scaled_dot_product_attention(*arguments)
@@ -133,12 +133,12 @@ class _Trained(torch.autograd.Function):
         scale = query.shape[-1] ** -0.5 if ctx.scale is None else ctx.scale
         query, key, value = (finite(side) for side in sides) if is_masked else sides
         reading = _products(query, key, value, addend, ctx.triangle, scale)
-        wanted = [i for i in range(3) if ctx.needs_input_grad[i]]
+        places = [i for i in range(3) if ctx.needs_input_grad[i]]
         gradients = torch.autograd.grad(
-            reading, [sides[i] for i in wanted], upstream, create_graph=True
+            reading, [sides[i] for i in places], upstream, create_graph=True
         )
         totals: list[Tensor | None] = [None] * 6
-        for i, gradient in zip(wanted, gradients, strict=True):
+        for i, gradient in zip(places, gradients, strict=True):
             totals[i] = gradient
         return tuple(totals)
 

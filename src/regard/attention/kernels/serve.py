@@ -33,11 +33,11 @@ def _apart(kernel: Kernel, request: Request, value: Tensor, spoilt: Tensor) -> T
     where they may read nothing. Other rows that use these numbers keep their result, without
     gradients.
     """
-    found = zeroed(request, value)
-    if found is None:
+    spoiling = zeroed(request, value)
+    if spoiling is None:
         return spoilt
-    reading = kernel.attend(found.request, value.masked_fill(found.keys.unsqueeze(-1), 0.0))
-    height = max(1, ROOM // max(1, request.keys * found.keys.shape[:-1].numel()))
+    reading = kernel.attend(spoiling.request, value.masked_fill(spoiling.keys.unsqueeze(-1), 0.0))
+    height = max(1, ROOM // max(1, request.keys * spoiling.keys.shape[:-1].numel()))
     rows = torch.arange(request.queries, device=request.frame.device).split(height)
-    touched = torch.cat([found.spoilt(strip) for strip in rows], -2)
+    touched = torch.cat([spoiling.spoilt(strip) for strip in rows], -2)
     return torch.where(touched, spoilt.detach(), reading)

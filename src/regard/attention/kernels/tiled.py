@@ -27,7 +27,7 @@ from regard.attention.kernels.recomputing import (
     RecomputedGradients,
     Surroundings,
     check_leaves,
-    now,
+    record_mark,
 )
 from regard.attention.kernels.request import Request
 from regard.attention.masks import Given
@@ -194,7 +194,7 @@ class _Fused(torch.autograd.Function):
         tiling.versions.check_gradients()
         upstream = upstream.contiguous()
         totals = [widen(torch.zeros_like(side)) for side in sides]
-        with ctx.surroundings.again():
+        with ctx.surroundings.restore():
             for piece in tiling:
                 rows, columns = piece.rows, piece.columns
                 added, _ = tiling.additions(piece, _numbers(bias, piece))
@@ -248,7 +248,7 @@ class _Products(torch.autograd.Function):
             torch.zeros_like(side) if need else None
             for side, need in zip(sides, ctx.needs_input_grad[1:], strict=True)
         ]
-        with ctx.surroundings.again():
+        with ctx.surroundings.restore():
             for piece in tiling:
                 gradients = _product_gradients(
                     tiling, piece, upstream[piece.rows], query, key, value, bias, reading
@@ -295,7 +295,7 @@ def _product_gradients(
 
 def _leaf_gradients(tiling: Tiling, piece: Piece, of_scores: Tensor) -> Sequence[Tensor | None]:
     """The gradients of the tensors that a bias function reads; None where it reads them for other positions."""
-    since = now()
+    since = record_mark()
     with torch.enable_grad():
         added, _ = tiling.additions(piece, None)
     assert added is not None

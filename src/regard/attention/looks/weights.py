@@ -270,7 +270,7 @@ def _versions_read(request: Request, tensors: list[tuple[str, Tensor]]) -> Versi
     """The versions of these tensors and of others that functions of the caller's read: one row shows them."""
     row = torch.arange(min(1, request.queries), device=request.frame.device)
     reads = Reads(tensors)
-    with Surroundings(request.query).again(), reads:
+    with Surroundings(request.query).restore(), reads:
         weigh(request, row)
     return reads.versions()
 

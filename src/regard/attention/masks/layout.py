@@ -61,7 +61,7 @@ class Layout:
 
     def dense(self) -> Tensor:
         """Which keys may be read; broadcasts to (*batch, queries, keys)."""
-        return self.once("dense", self._whole)
+        return self.once("dense", self._dense)
 
     def _common_keys(self) -> range | None:
         batch, queries, keys, device = self.frame
@@ -79,7 +79,7 @@ class Layout:
         corner = self._window(*(torch.arange(n, device=self.frame.device) for n in sizes))
         return broadcast(self.frame.batch, tuple(corner.shape[:-2]))
 
-    def _whole(self) -> Tensor:
+    def _dense(self) -> Tensor:
         lengths = self.frame.queries, self.frame.keys
         return self._window(*(torch.arange(n, device=self.frame.device) for n in lengths))
 
@@ -123,9 +123,9 @@ def lay(mask: Mask, frame: Frame, is_traced: bool) -> Layout:
     """The mask over this frame. The mask keeps the last layout; a compiler or transform gets its own."""
     if is_traced:
         return Layout(mask, frame, is_traced)
-    kept: _Kept | None = mask.__dict__.get("_kept")
-    if kept is not None and kept.serves(frame):
-        return kept.layout
+    cache: _Kept | None = mask.__dict__.get("_kept")
+    if cache is not None and cache.serves(frame):
+        return cache.layout
     layout, tensors = Layout(mask, frame, is_traced), mask.tensors()
     if tensors is not None and all(_is_comparable(tensor) for tensor in tensors):
         copies = [(t, t._version, t.clone() if has_numbers(t) else None) for t in tensors]

@@ -264,18 +264,18 @@ class Joined(Mask):
         return sorted({*self.left.breaks(frame), *self.right.breaks(frame)})
 
     def entries(self, frame: Frame) -> list[Mask] | None:
-        left, right = self.left.entries(frame), self.right.entries(frame)
-        if left is None or right is None:
+        of_left, of_right = self.left.entries(frame), self.right.entries(frame)
+        if of_left is None or of_right is None:
             return None
-        return [type(self)(*pair) for pair in paired(left, right)]
+        return [type(self)(*pair) for pair in paired(of_left, of_right)]
 
     def check(self, frame: Frame) -> None:
         self.left.check(frame)
         self.right.check(frame)
 
     def tensors(self) -> list[Tensor] | None:
-        left, right = self.left.tensors(), self.right.tensors()
-        return None if left is None or right is None else left + right
+        of_left, of_right = self.left.tensors(), self.right.tensors()
+        return None if of_left is None or of_right is None else of_left + of_right
 
 
 class Both(Joined):
@@ -285,8 +285,8 @@ class Both(Joined):
         return self.left.window(rows, columns, frame) & self.right.window(rows, columns, frame)
 
     def reach(self, rows: range, frame: Frame) -> Reach:
-        left, right = self.left.reach(rows, frame), self.right.reach(rows, frame)
-        return Reach(overlap(left.some, right.some), overlap(left.every, right.every))
+        of_left, of_right = self.left.reach(rows, frame), self.right.reach(rows, frame)
+        return Reach(overlap(of_left.some, of_right.some), overlap(of_left.every, of_right.every))
 
     def rules(self, place: Place | None = None) -> list[Mask]:
         return self.left.rules(place) + self.right.rules(place)
@@ -299,14 +299,14 @@ class Either(Joined):
         return self.left.window(rows, columns, frame) | self.right.window(rows, columns, frame)
 
     def reach(self, rows: range, frame: Frame) -> Reach:
-        left, right = self.left.reach(rows, frame), self.right.reach(rows, frame)
-        return Reach(_hull(left.some, right.some), _union(left.every, right.every))
+        of_left, of_right = self.left.reach(rows, frame), self.right.reach(rows, frame)
+        return Reach(_hull(of_left.some, of_right.some), _union(of_left.every, of_right.every))
 
     def rules(self, place: Place | None = None) -> list[Mask]:
         if place is not None:
-            for mask, other in ((self.left, self.right), (self.right, self.left)):
-                reach, some = (side.reach(place.rows, place.frame) for side in (mask, other))
-                if covers(reach.every, overlap(some.some, place.columns)):
+            for mask, alternative in ((self.left, self.right), (self.right, self.left)):
+                reach, bound = (side.reach(place.rows, place.frame) for side in (mask, alternative))
+                if covers(reach.every, overlap(bound.some, place.columns)):
                     return mask.rules(place)
         return super().rules(place)
 
@@ -334,16 +334,16 @@ class Complement(Mask):
         return self.mask
 
 
-def paired(left: list[Any], right: list[Any]) -> Iterator[tuple[Any, Any]]:
+def paired(a: list[Any], b: list[Any]) -> Iterator[tuple[Any, Any]]:
     """The entries of two sides, side by side; a side of one entry has it for all of the other's."""
-    size = len(right) if len(left) == 1 else len(left)
-    return zip(*(side * size if len(side) == 1 else side for side in (left, right)), strict=True)
+    size = len(b) if len(a) == 1 else len(a)
+    return zip(*(side * size if len(side) == 1 else side for side in (a, b)), strict=True)
 
 
-def overlap(left: range, right: range) -> range:
+def overlap(run: range, limits: range) -> range:
     """The positions in both of two runs of them."""
-    start = max(left.start, right.start)
-    stop = min(left.stop, right.stop)
+    start = max(run.start, limits.start)
+    stop = min(run.stop, limits.stop)
     return range(start, stop) if start < stop else range(0)
 
 
@@ -352,18 +352,18 @@ def covers(outer: range, inner: range) -> bool:
     return not inner or (outer.start <= inner.start and inner.stop <= outer.stop)
 
 
-def _hull(left: range, right: range) -> range:
+def _hull(run: range, neighbour: range) -> range:
     """The shortest run that holds two others."""
-    if not left or not right:
-        return left or right
-    return range(min(left.start, right.start), max(left.stop, right.stop))
+    if not run or not neighbour:
+        return run or neighbour
+    return range(min(run.start, neighbour.start), max(run.stop, neighbour.stop))
 
 
-def _union(left: range, right: range) -> range:
+def _union(run: range, neighbour: range) -> range:
     """Two runs that meet as one; else the longer one."""
-    if left and right and max(left.start, right.start) <= min(left.stop, right.stop):
-        return _hull(left, right)
-    return max(left, right, key=len)
+    if run and neighbour and max(run.start, neighbour.start) <= min(run.stop, neighbour.stop):
+        return _hull(run, neighbour)
+    return max(run, neighbour, key=len)
 
 
 def pick(tensor: Tensor, axis: int, index: Tensor) -> Tensor:

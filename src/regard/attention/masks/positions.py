@@ -25,27 +25,27 @@ class Band(SpanMask):
     align: Align = "start"
 
     def spans(self, frame: Frame, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        here = torch.arange(frame.queries, device=frame.device) if rows is None else rows
+        positions = torch.arange(frame.queries, device=frame.device) if rows is None else rows
         if self.align == "end":
-            here = here + (frame.keys - frame.queries)
-        low, high = torch.zeros_like(here), torch.full_like(here, frame.keys)
+            positions = positions + (frame.keys - frame.queries)
+        low, high = torch.zeros_like(positions), torch.full_like(positions, frame.keys)
         # No two positions are further apart; beyond, whole numbers of a kernel might overflow.
         furthest = frame.queries + frame.keys
         if self.before is not None:
-            low = here - max(-furthest, min(self.before, furthest))
+            low = positions - max(-furthest, min(self.before, furthest))
         if self.after is not None:
-            high = here + max(-furthest, min(self.after, furthest)) + 1
+            high = positions + max(-furthest, min(self.after, furthest)) + 1
         return low, high
 
     def reach(self, rows: range, frame: Frame) -> Reach:
         """The same as from `spans`, without tensors: this is called for every tile of a mask."""
         keys, shift = range(frame.keys), frame.keys - frame.queries if self.align == "end" else 0
-        first, last = rows.start + shift, rows.stop - 1 + shift
-        before = FURTHEST if self.before is None else self.before
-        after = FURTHEST if self.after is None else self.after
+        low, high = rows.start + shift, rows.stop - 1 + shift
+        below = FURTHEST if self.before is None else self.before
+        above = FURTHEST if self.after is None else self.after
         return Reach(
-            overlap(range(first - before, last + after + 1), keys),
-            overlap(range(last - before, first + after + 1), keys),
+            overlap(range(low - below, high + above + 1), keys),
+            overlap(range(high - below, low + above + 1), keys),
         )
 
     def entries(self, frame: Frame) -> list[Mask]:
@@ -100,10 +100,10 @@ def band(before: int | None, after: int | None, *, align: Align = "start") -> Ma
                 [1, 1, 0],
                 [0, 1, 1]], dtype=torch.int32)
     """
-    return Band(_whole("before", before), _whole("after", after), _aligned(align))
+    return Band(_count("before", before), _count("after", after), _aligned(align))
 
 
-def _whole(name: str, count: int | None) -> int | None:
+def _count(name: str, count: int | None) -> int | None:
     """A whole number, within what 64 bits hold with room to add a position to it."""
     if count is None:
         return None

@@ -66,8 +66,8 @@ class Padding(SpanMask):
 
     def entries(self, frame: Frame) -> list[Mask] | None:
         _lead(self.lengths, 0, frame, "lengths")  # checks the shape
-        each = _entries(self.lengths, 0, frame)
-        return None if each is None else [Padding(lengths) for lengths in each]
+        entries = _entries(self.lengths, 0, frame)
+        return None if entries is None else [Padding(lengths) for lengths in entries]
 
     def tensors(self) -> list[Tensor]:
         return [self.lengths]
@@ -116,7 +116,7 @@ class Documents(Mask):
 
     def ids(self, frame: Frame) -> tuple[Tensor, Tensor]:
         """The ids of the queries and of the keys, with as many batch axes as the scores."""
-        found = []
+        sides = []
         for name, length in (("query_ids", frame.queries), ("key_ids", frame.keys)):
             ids = getattr(self, name).to(frame.device)
             if ids.shape[-1] not in (1, length):
@@ -124,8 +124,8 @@ class Documents(Mask):
                     f"{name} covers {ids.shape[-1]} positions, there are {length}:"
                     f" pass {name} of shape [..., {length}]"
                 )
-            found.append(_lead(ids, 1, frame, name))
-        return found[0], found[1]
+            sides.append(_lead(ids, 1, frame, name))
+        return sides[0], sides[1]
 
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
         asking, stored = self.ids(frame)
@@ -139,17 +139,17 @@ class Documents(Mask):
         asking, stored = self.query_ids, self.key_ids
         if stored.shape[-1] != frame.keys or asking.shape[-1] != frame.queries:
             return super().reach(rows, frame)
-        asked = asking[..., rows.start : rows.stop]
-        if not (asked.numel() and stored.numel()):
+        row_ids = asking[..., rows.start : rows.stop]
+        if not (row_ids.numel() and stored.numel()):
             return super().reach(rows, frame)
-        low, high = (int(document) for document in asked.aminmax())
-        same = stored == low if low == high else torch.isin(stored, asked.unique())
+        low, high = (int(document) for document in row_ids.aminmax())
+        same = stored == low if low == high else torch.isin(stored, row_ids.unique())
         keys = same.reshape(-1, frame.keys).any(0).nonzero()
         if not keys.numel():
             return Reach(range(0), range(0))
-        some = range(int(keys[0]), int(keys[-1]) + 1)
-        alone = low == high and bool(same[..., some.start : some.stop].all())
-        return Reach(some, some if alone else range(0))
+        columns = range(int(keys[0]), int(keys[-1]) + 1)
+        alone = low == high and bool(same[..., columns.start : columns.stop].all())
+        return Reach(columns, columns if alone else range(0))
 
     def breaks(self, frame: Frame) -> list[int]:
         differ = self.query_ids[..., 1:] != self.query_ids[..., :-1]
@@ -168,18 +168,20 @@ def _runs(query_ids: Tensor, key_ids: Tensor, frame: Frame) -> Mask | None:
     """The documents of one batch entry as packed sentences, where both axes have them in one order."""
     sides = ((query_ids, frame.queries), (key_ids, frame.keys))
     runs = [ids.expand(length).unique_consecutive(return_counts=True) for ids, length in sides]
-    (documents, lengths), (others, key_lengths) = ([part.tolist() for part in run] for run in runs)
-    if documents != others or len({*documents}) < len(documents):
+    (documents, lengths), (key_documents, key_lengths) = (
+        [values.tolist() for values in run] for run in runs
+    )
+    if documents != key_documents or len({*documents}) < len(documents):
         return None
     return Packed(tuple(lengths), tuple(key_lengths))
 
 
-def _entries(tensor: Tensor, own: int, frame: Frame) -> list[Tensor] | None:
+def _entries(tensor: Tensor, axes: int, frame: Frame) -> list[Tensor] | None:
     """A copy for each entry of the first batch axis, or one for all; None where other axes count."""
-    batch = tensor.shape[: tensor.ndim - own]
+    batch = tensor.shape[: tensor.ndim - axes]
     if math.prod(batch[1:]) > 1:
         return None
-    rows = tensor.reshape(-1, *tensor.shape[tensor.ndim - own :]).to(frame.device, copy=True)
+    rows = tensor.reshape(-1, *tensor.shape[tensor.ndim - axes :]).to(frame.device, copy=True)
     same = rows.shape[0] > 0 and bool((rows == rows[:1]).all())
     return [rows[0]] if same else list(rows)
 
@@ -241,9 +243,9 @@ class Packed(SpanMask):
         self._check(frame)
         if not rows:
             return super().reach(rows, frame)
-        first, last = (bisect_right(self.ends, row) for row in (rows[0], rows[-1]))
-        some = range(self.key_ends[first] - self.key_lengths[first], self.key_ends[last])
-        return Reach(some, some if first == last else range(0))
+        low, high = (bisect_right(self.ends, row) for row in (rows[0], rows[-1]))
+        columns = range(self.key_ends[low] - self.key_lengths[low], self.key_ends[high])
+        return Reach(columns, columns if low == high else range(0))
 
     def breaks(self, frame: Frame) -> list[int]:
         return sorted({*self.ends} - {0, frame.queries})
@@ -256,13 +258,13 @@ class Packed(SpanMask):
         return []
 
     def _check(self, frame: Frame) -> None:
-        for name, lengths, there, kind in (
+        for name, lengths, count, kind in (
             ("lengths", self.lengths, frame.queries, "queries"),
             ("key_lengths", self.key_lengths, frame.keys, "keys"),
         ):
-            if sum(lengths) != there:
+            if sum(lengths) != count:
                 raise ShapeError(
-                    f"{name} add up to {sum(lengths)}, there are {there} {kind}:"
+                    f"{name} add up to {sum(lengths)}, there are {count} {kind}:"
                     " pass the length of every sentence on the axis"
                 )
 
@@ -290,17 +292,17 @@ def packed(
                 [0, 1, 1],
                 [0, 1, 1]], dtype=torch.int32)
     """
-    counts = _whole(lengths)
-    others = counts if key_lengths is None else _whole(key_lengths)
-    if len(counts) != len(others):
+    counts = _counts(lengths)
+    key_counts = counts if key_lengths is None else _counts(key_lengths)
+    if len(counts) != len(key_counts):
         raise ValueError(
-            f"there are {len(counts)} lengths and {len(others)} key_lengths:"
+            f"there are {len(counts)} lengths and {len(key_counts)} key_lengths:"
             " pass one of each for every sentence"
         )
-    return Packed(counts, others)
+    return Packed(counts, key_counts)
 
 
-def _whole(lengths: Tensor | Sequence[int]) -> tuple[int, ...]:
+def _counts(lengths: Tensor | Sequence[int]) -> tuple[int, ...]:
     tensor = _tensor("lengths", lengths)
     check_numbers("lengths", tensor)
     if tensor.ndim != 1 or (tensor.numel() and tensor.dtype.is_floating_point):

@@ -103,13 +103,13 @@ class Cpu:
         score, key = prepare(request.score, widen(request.key))
         frame, has_function = request.frame, request.bias_function is not None
         mask = request.mask if isinstance(request.mask, Mask) else None
-        written, spans = without_exact_bounds(mask, frame), joint_spans(mask, frame)
+        inexact_rules, spans = without_exact_bounds(mask, frame), joint_spans(mask, frame)
 
         def block(
             query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, span: Span
         ) -> Tensor:
             rows, columns = (torch.arange(s.start, s.stop, device=frame.device) for s in span)
-            rules: list[Mask] = [Given(rule.window(rows, columns, frame)) for rule in written]
+            rules: list[Mask] = [Given(rule.window(rows, columns, frame)) for rule in inexact_rules]
             if isinstance(request.mask, Tensor):
                 rules = [Given(pick(pick(request.mask, -2, rows), -1, columns))]
             if spans is not None:

@@ -30,8 +30,8 @@ def additive_objection(request: Request, value: Tensor) -> str | None:
     if not (isinstance(inner, PairScore) and inner.is_additive):
         return f"{name_of(inner)} is not an additive score"
     if pairwise(score) is None:
-        changed = inner if pairwise(inner) is None else score
-        return f"{name_of(changed)} has methods or hooks of its own: only a call of it is exact"
+        replaced = inner if pairwise(inner) is None else score
+        return f"{name_of(replaced)} has methods or hooks of its own: only a call of it is exact"
     if type(request.normaliser) is not Softmax:
         return f"{name_of(request.normaliser)} is not a softmax"
     if request.dropout:
@@ -159,11 +159,11 @@ def batch_of(sides: Sequence[Tensor]) -> Shape:
 def flatten(sides: Sequence[Tensor], batch: Shape) -> tuple[Sides, Tensor]:
     """Each side as (entries, *own axes), and (batch, sides): the entry that each entry of the batch reads."""
     flat, where = [], torch.zeros(prod(batch), len(OWN), dtype=torch.int64, device=sides[0].device)
-    for k, (tensor, own) in enumerate(zip(sides, OWN, strict=True)):
-        front, rest = tensor.shape[: tensor.ndim - own], tensor.shape[tensor.ndim - own :]
+    for k, (tensor, axes) in enumerate(zip(sides, OWN, strict=True)):
+        front, shape = tensor.shape[: tensor.ndim - axes], tensor.shape[tensor.ndim - axes :]
         entries = prod(front)
         if entries > 1:
             index = torch.arange(entries, device=tensor.device).reshape(front)
             where[:, k] = index.expand(batch).reshape(-1)
-        flat.append(tensor.reshape(entries, *rest))
+        flat.append(tensor.reshape(entries, *shape))
     return Sides(*flat), where

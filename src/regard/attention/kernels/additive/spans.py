@@ -53,24 +53,24 @@ def bounds_of(mask: Mask, frame: Frame) -> Bounds | None:
     return None
 
 
-def _of_both(left: Bounds | None, right: Bounds | None) -> Bounds | None:
-    if left is None or right is None:
-        bounds = left or right
+def _of_both(a: Bounds | None, b: Bounds | None) -> Bounds | None:
+    if a is None or b is None:
+        bounds = a or b
         return bounds and bounds._replace(exact=False)
-    low, high = torch.maximum(left.low, right.low), torch.minimum(left.high, right.high)
-    return Bounds(low, high, left.exact and right.exact)
+    low, high = torch.maximum(a.low, b.low), torch.minimum(a.high, b.high)
+    return Bounds(low, high, a.exact and b.exact)
 
 
-def _of_either(left: Bounds | None, right: Bounds | None) -> Bounds | None:
+def _of_either(a: Bounds | None, b: Bounds | None) -> Bounds | None:
     """From the first to the last key of the two; exact where they touch, or one is empty."""
-    if left is None or right is None:
+    if a is None or b is None:
         return None
-    no_left, no_right = left.high <= left.low, right.high <= right.low
-    low = torch.where(no_right, left.low, torch.minimum(left.low, right.low))
-    high = torch.where(no_right, left.high, torch.maximum(left.high, right.high))
-    low, high = torch.where(no_left, right.low, low), torch.where(no_left, right.high, high)
-    touch = torch.maximum(left.low, right.low) <= torch.minimum(left.high, right.high)
-    exact = left.exact and right.exact and bool((touch | no_left | no_right).all())
+    no_a, no_b = a.high <= a.low, b.high <= b.low
+    low = torch.where(no_b, a.low, torch.minimum(a.low, b.low))
+    high = torch.where(no_b, a.high, torch.maximum(a.high, b.high))
+    low, high = torch.where(no_a, b.low, low), torch.where(no_a, b.high, high)
+    touch = torch.maximum(a.low, b.low) <= torch.minimum(a.high, b.high)
+    exact = a.exact and b.exact and bool((touch | no_a | no_b).all())
     return Bounds(low, high, exact)
 
 

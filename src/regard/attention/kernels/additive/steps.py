@@ -64,8 +64,8 @@ def prepare_steps(
         return score, key
     if transformed() or differentiated() or not key.numel():
         return score, key
-    least, largest = key.detach().aminmax()
-    exact = (least >= -REACH) & (largest <= REACH)  # not so if a number is NaN
+    smallest, largest = key.detach().aminmax()
+    exact = (smallest >= -REACH) & (largest <= REACH)  # not so if a number is NaN
     if readable is not None:
         exact &= readable.any(-1).all()
     if not exact:

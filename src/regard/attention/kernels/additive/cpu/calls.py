@@ -121,9 +121,9 @@ def _shares(inputs: Inputs, workers: int) -> list[Share]:
     spans = np.zeros((len(p.low), tiles * ROWS))
     spans[:, : p.queries] = np.maximum(p.high - p.low, 0) + 1
     costs = spans.reshape(len(spans), tiles, ROWS).sum(-1)[where[:, layout.SPAN]]
-    done = np.cumsum(costs.reshape(-1))
-    cuts = np.searchsorted(done, done[-1] * np.arange(1, workers) / workers).tolist()
-    return list(pairwise([0, *sorted(set(cuts) - {0}), len(done)]))
+    progress = np.cumsum(costs.reshape(-1))
+    cuts = np.searchsorted(progress, progress[-1] * np.arange(1, workers) / workers).tolist()
+    return list(pairwise([0, *sorted(set(cuts) - {0}), len(progress)]))
 
 
 def forward(sides: Sides, cap: float, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -216,20 +216,20 @@ def _slots(inputs: Inputs, shares: list[Share]) -> tuple[Array, Owners]:
         places: list[Array] = []
         filled = 0
         for worker, (start, stop) in enumerate(shares):
-            first, last = start // tiles, -(-stop // tiles)
-            mine, inverse = np.unique(where[first:last, column], return_inverse=True)
-            slots[worker, first:last, k] = filled + inverse
+            low, high = start // tiles, -(-stop // tiles)
+            mine, inverse = np.unique(where[low:high, column], return_inverse=True)
+            slots[worker, low:high, k] = filled + inverse
             filled += len(mine)
             places.append(mine)
         owners.append(np.concatenate(places))
     return slots, Owners(*owners)
 
 
-def _gather(parts: Array, owners: Array, entries: int) -> Array:
+def _gather(sums: Array, owners: Array, entries: int) -> Array:
     """The sum of the parts of each entry, in the order of the workers."""
     if len(owners) == entries and (owners == np.arange(entries)).all():
-        return parts
-    total = np.zeros((entries, *parts.shape[1:]), parts.dtype)
-    for part, owner in zip(parts, owners, strict=True):
-        total[owner] += part
+        return sums
+    total = np.zeros((entries, *sums.shape[1:]), sums.dtype)
+    for worker_sum, owner in zip(sums, owners, strict=True):
+        total[owner] += worker_sum
     return total
