@@ -160,7 +160,7 @@ def test_blocks_pass_over_what_nobody_may_read(
 def test_a_function_of_the_callers_sees_every_key() -> None:
     long = torch.zeros(1, 1024, 8)
     for own in ({"normaliser": torch.sigmoid}, {"score": lambda q, k: q @ k.mT}):
-        spans = blocked.spans_of(ask(long, long, mask=masks.packed([64] * 16), **own))
+        spans = blocked.spans_of(ask(long, long, mask=masks.packed([64] * 16), **own), 256)
         assert all(s.columns == slice(0, 1024) for s in spans)
 
 
