@@ -79,6 +79,7 @@ def build(folder: Path, configuration: str) -> None:
     for name in ("text.en", "en.txt"):
         _write(folder / name, ["The black cat sleeps.", "It is cold."])
     _write(folder / "film.es.srt", ["1", "00:00:01,000 --> 00:00:02,000", "Hace frío."])
+    _write(folder / "messages.po", ['msgid "Hace frío."', 'msgstr ""'])
     shutil.copy(folder / "test.en", folder / "translations.txt")
     own_text = dump(parse(configuration, "my.toml", _changes(STEPS | TRANSFORMER)))
     for name in ("my.toml", "both.toml"):

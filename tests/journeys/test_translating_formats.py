@@ -10,11 +10,14 @@ from tests.journeys.commands import check_refused, leftovers, run
 TINY = ("--model", "es-en-tiny")
 SRT = "1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>El gato\r\nduerme.</i>\r\n\r\n2\r\n"
 VTT = "WEBVTT\n\nNOTE Hace frío.\n\na\n00:01.000 --> 00:02.000 line:0\nEl gato duerme.\n"
+PO = 'msgid "El gato duerme."\nmsgstr ""\n\n#, fuzzy\nmsgid "Sí"\nmsgstr "Hm"\n'
 FILES = {
+    "po": (PO, PO.replace('msgstr ""', 'msgstr "The cat sleeps."')),
     "srt": (SRT, SRT.replace("El gato", "The cat").replace("duerme.", "sleeps.")),
     "vtt": (VTT, VTT.replace("El gato duerme.", "The cat sleeps.")),
 }
 BROKEN = {
+    "po": ('msgid "a"\nmsgstr "\n', ":2: expected a keyword"),
     "srt": ("1\n00:00:01,000 --> then\nHola.\n", ":2: expected two times"),
     "vtt": ("Hola.\n", ":1: expected WEBVTT"),
 }
@@ -23,6 +26,7 @@ BROKEN = {
 @pytest.fixture(autouse=True)
 def libraries():
     pytest.importorskip("pysubs2")
+    pytest.importorskip("polib")
 
 
 @pytest.mark.parametrize("kind", FILES)

@@ -87,7 +87,7 @@ class InputOptions:
 
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT")] = None
     input: Path | None = None
-    input_format: Literal["lines", "srt", "vtt"] | None = None
+    input_format: Literal["lines", "srt", "vtt", "po"] | None = None
     paragraphs: bool = False
     whole_lines: bool = False
     prefix: Annotated[str | None, typer.Option(metavar="WORDS")] = None
@@ -272,13 +272,14 @@ def translate(options: TranslateOptions) -> None:
     line are found, translated one by one, and joined with what stood between them. A line that is only a number is
     its own translation.
 
-    Of subtitles, .srt and .vtt, only the text is translated; all else is written as it was.
+    Of subtitles (.srt, .vtt) and messages (.po) only the text is translated; all else is written as it was.
 
     Examples:
         regard translate "El gato negro duerme." --look
         regard translate < text.es > text.en
         regard translate --input text.es --output text.en
         regard translate --input film.es.srt --output film.en.srt
+        regard translate --input messages.po --output new.po
         regard translate --paragraphs < book.es > book.en
         regard translate "Hace frío." --nbest 3 --scores
         regard translate "Hace frío." --prefix "The weather"
