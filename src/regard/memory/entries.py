@@ -88,6 +88,10 @@ class Entries(nn.Module):
         """A tensor of the precision, and on the device, of the keys; None before the first write."""
         return self.key
 
+    def columns(self) -> tuple[Any, ...]:
+        """Keys, values, payloads and names, as `append` takes them."""
+        return self.key, self.value, self.payloads, self.names
+
     def places(self) -> Iterable[int]:
         """The positions of the entries in their order."""
         return range(len(self))

@@ -30,7 +30,7 @@ from regard.memory.ngrams import CharacterNgrams
 
 FORMAT, VERSION = "regard.memory", "1"
 CHECKSUM = "sha256"
-# The width of an encoder's vectors, and the absolute value of a setting.
+# The width of vectors, and the absolute value of a setting.
 WIDEST, LARGEST = 1 << 20, 1e30
 # The classes that a file may name; those that own parameters are passed when it is opened.
 CLASSES: dict[str, Mapping[str, Any]] = {
@@ -114,7 +114,7 @@ def read_memory(
             _refuse(f"unexpected tensor {next(iter(tensors))!r}")
         _check_entries(key, value)
         if encoder is None and components["encoder"] is not None:
-            _check_width(components["encoder"].width, key)
+            check_width(components["encoder"].width, key)
         if isinstance(components["score"], str):
             width = None if key is None else key.shape[-1]
             components["score"] = build(components["score"], width, width)
@@ -176,7 +176,7 @@ def _check_entries(key: Tensor | None, value: Tensor | None) -> None:
             _refuse(f"tensor {name!r} has shape {tuple(tensor.shape)}, keys {tuple(key.shape)}")
 
 
-def _check_width(width: int, key: Tensor | None) -> None:
+def check_width(width: int, key: Tensor | None) -> None:
     """Refuse an encoder whose vectors are not as wide as the keys, or enormous where there are no keys."""
     if key is not None and width != key.shape[-1]:
         _refuse(f"its encoder makes vectors of width {width}, its keys have {key.shape[-1]}")

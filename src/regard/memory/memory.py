@@ -39,6 +39,7 @@ from regard.memory.objects import (
 )
 
 Strings = str | Sequence[str]
+EMPTY = "the memory is empty: write entries before looking one up"
 SHOWN = 4  # entries that a repr lists
 ROOM = 1 << 24  # scores that a search holds at a time
 FINAL = "write the entries to keep, those of items(), into a new memory"
@@ -188,9 +189,8 @@ class Memory(nn.Module):
         """Write the entries of a dict, as `write` does, or those of another memory behind the last one."""
         if not isinstance(entries, Memory):
             self.write(dict(entries))
-        elif entries.keys is not None:
-            theirs = entries.entries
-            self.entries.append(entries.keys, theirs.value, theirs.payloads, theirs.names)
+        elif len(entries):
+            self.entries.append(*entries.entries.columns())
 
     def __repr__(self) -> str:
         items = [f"{short(key)}: {short(item)}" for key, item in islice(self.items(), SHOWN)]
@@ -358,19 +358,16 @@ class Memory(nn.Module):
         Raises:
             EmptyMemoryError: If nothing was written yet.
         """
-        vectors, alone = self._vectors(query), is_alone(query)
-        keys, options = self._prepared()
+        if not len(self):
+            raise EmptyMemoryError(EMPTY)
         hard = getattr(self.normaliser, "reads_one_key", False)
-        payloads = self.entries.payloads
-        if payloads is not None and not hard and is_text(query):
-            best = self.find(query, 1)
-            return replace(best, payloads=self._at(best.positions, self._answer))
-        if payloads is None or not hard:
-            reading = self.read(vectors)
-            return reading[..., 0, :] if alone else reading
-        weights = look(vectors, keys, **options).weights()
-        answers = self._at(weights.argmax(-1), self._answer)
-        return answers[0] if alone else answers
+        if self.entries.payloads is None or not (hard or is_text(query)):
+            reading = self.read(query)
+            return reading[..., 0, :] if is_alone(query) else reading
+        best = self.find(query, 1)
+        if hard:
+            return self._at(best.positions[..., 0], self._answer)
+        return replace(best, payloads=self._at(best.positions, self._answer))
 
     def find(self, query: Any, k: int = 5) -> Found:
         """The ``k`` entries with the largest weights (all, where there are fewer).
@@ -394,7 +391,7 @@ class Memory(nn.Module):
             weights = vectors.new_zeros((*vectors.shape[:-1], 0))
             positions = weights.long()
         else:
-            height = max(1, ROOM // (len(self) * prod(vectors.shape[:-2])))
+            height = max(1, ROOM // max(1, self._searched_at_once() * prod(vectors.shape[:-2])))
             best = [self._search(rows, k) for rows in vectors.split(height, dim=-2)]
             weights, positions = (torch.cat(each, dim=-2) for each in zip(*best, strict=True))
         if alone:
@@ -403,6 +400,10 @@ class Memory(nn.Module):
         return Found(
             weights, self._at(positions, payloads.__getitem__ if payloads else _none), positions
         )
+
+    def _searched_at_once(self) -> int:
+        """The entries whose scores a search holds together."""
+        return len(self)
 
     def _search(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The largest weights of each query, and where they stand."""
@@ -491,7 +492,7 @@ class Memory(nn.Module):
     def _prepared(self) -> tuple[Tensor, dict[str, Any]]:
         """The keys after the score's work on them, and the score and normaliser that read them."""
         if self.keys is None or not len(self):
-            raise EmptyMemoryError("the memory is empty: write entries before looking one up")
+            raise EmptyMemoryError(EMPTY)
         score, keys = self.entries.prepared(self.score or ScaledDot())
         return keys, {"score": score, "normaliser": self.normaliser}
 

@@ -5,17 +5,21 @@
     1/keys, 1/values    vectors, one after another; no values where they are the keys
 
 A commit forces the vectors to the disk and then ends one transaction. Before that the vectors do not count, so a kill
-or a power cut leaves the memory of the last commit. Readers keep the counts of their snapshot.
+or a power cut leaves the memory of the last commit. Readers keep the counts of their snapshot, and no entry changes
+after its commit: another value or payload is a new entry, and the old one is deleted.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
+import threading
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,11 +30,10 @@ from torch import Tensor
 from regard import files
 from regard.memory.file import MemoryFileError
 from regard.memory.lists import no_constant
-from regard.memory.vectors import DTYPES, VectorFile, block_rows
+from regard.memory.vectors import DTYPES, VectorFile, block_rows, objection
 
 FORMAT, VERSION = "regard.memory", 2
 CURRENT, DATABASE, LOCK = "current", "memory.sqlite", ".writing.lock"
-WIDEST = 1 << 20
 COLUMNS = ("keys", "values")
 TABLES = """
 CREATE TABLE about (id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT, digest BLOB);
@@ -39,7 +42,11 @@ CREATE INDEX names ON entries (name) WHERE name IS NOT NULL;
 CREATE TABLE deletions (position INTEGER PRIMARY KEY);
 CREATE TABLE blocks (vectors TEXT, block INTEGER, checksum BLOB, PRIMARY KEY (vectors, block)) WITHOUT ROWID;
 """
+STATEMENTS = {statement.strip() for statement in TABLES.split(";") if statement.strip()}
 FAR = 1000  # rows that a statement takes at a time
+
+
+Kind = tuple[str, int]  # a name in `DTYPES`, and a width
 
 
 @dataclass(frozen=True)
@@ -62,9 +69,14 @@ class State:
     named: int = 0
     rows_from: int | None = None
     deletions: int = 0
-    keys: tuple[str, int] | None = None
-    values: tuple[str, int] | None = None
+    keys: Kind | None = None
+    values: Kind | None = None
     components: dict[str, Any] | None = None
+
+    @property
+    def kinds(self) -> dict[str, Kind | None]:
+        """Precision and width of each column."""
+        return {"keys": self.keys, "values": self.values}
 
 
 class Store:
@@ -75,19 +87,20 @@ class Store:
         OSError: it cannot be read or written.
     """
 
-    def __init__(self, folder: Path, *, write: bool = False, create: bool = True) -> None:
+    def __init__(self, folder: Path, *, write: bool = False) -> None:
         self.folder, self.write = folder, write
-        self._open = ExitStack()
-        self._vectors: dict[str, VectorFile] = {}
+        self._lock, self._files = ExitStack(), ExitStack()
+        self._turn = threading.RLock()  # threads write one after another
+        self._is_behind = False  # an interrupted commit may count without being seen
+        self._leave()
         try:
             if write:
                 self._hold()
-                if create and not (folder / CURRENT).exists():
-                    self._make("1", State())
-                    self._let_count("1")
-                self._remove_old()
-            self._enter(self._current())
+                if not (folder / CURRENT).exists():
+                    self._begin()
+            self._enter_current()
             if write:
+                self._remove_old()
                 for each in self._vectors.values():
                     each.cut()
         except BaseException:
@@ -96,8 +109,13 @@ class Store:
 
     def close(self) -> None:
         """Close the files, and let others write."""
-        self._open.close()
-        self._vectors = {}
+        self._leave()
+        self._lock.close()
+
+    def _leave(self) -> None:
+        self._files.close()
+        self._vectors: dict[str, VectorFile] = {}
+        self._database: sqlite3.Connection | None = None
 
     def _hold(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -107,26 +125,31 @@ class Store:
                 f"holds {strangers[0]}, which is no part of a memory: choose another folder",
             )
         try:
-            self._open.enter_context(files.locked(self.folder / LOCK))
+            self._lock.enter_context(files.locked(self.folder / LOCK))
         except files.HeldError as held:
             _refuse(
                 self.folder,
                 f"process {held.holder} is writing to it: wait until it ends, or open it for reading",
             )
 
+    def _begin(self) -> None:
+        if any(self.folder.glob("*/keys")):
+            _refuse(self.folder, f"holds vectors, but its file {CURRENT!r} is missing: damaged")
+        self._make("1", State())
+        self._let_count("1")
+        files.sync_folder(self.folder.parent)
+
     def _make(self, name: str, state: State) -> None:
         """Make a generation of the memory without entries."""
         place = self.folder / name
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
-        connection = sqlite3.connect(place / DATABASE)
-        try:
+        path = place / DATABASE
+        with _blaming(path), closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(TABLES)
             _keep(connection, state)
             connection.commit()
-        finally:
-            connection.close()
 
     def _let_count(self, name: str) -> None:
         files.sync_folder(self.folder / name)
@@ -152,81 +175,123 @@ class Store:
             _refuse(self.folder / CURRENT, "does not name a part of the memory: damaged")
         return words[2]
 
+    def _enter_current(self) -> None:
+        """Open the generation that counts: the next one where a compaction removed it meanwhile."""
+        name = self._current()
+        while True:
+            try:
+                self._enter(name)
+                return
+            except (MemoryFileError, OSError):
+                self._leave()
+                newer = self._current()
+                if newer == name:
+                    raise
+                name = newer
+
     def _enter(self, name: str) -> None:
         """Open a generation at its last commit."""
         self.place = self.folder / name
-        path = self.place / DATABASE
-        if not path.is_file():
-            _refuse(path, "is missing: damaged")
-        with self._blaming():
-            mode = "rw" if self.write else "ro"
-            self._database = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode={mode}",
-                uri=True,
-                isolation_level=None,
-                check_same_thread=False,
-            )
-            self._open.callback(self._database.close)
+        self._path = self.place / DATABASE
+        for path in (self.place, self._path):
+            if path.is_symlink():
+                _refuse(path, "is a link: damaged")
+        if not self._path.is_file():
+            _refuse(self._path, "is missing: damaged")
+        with _blaming(self._path):
+            self._database = self._connect()
+            self._files.callback(self._database.close)
             for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "synchronous = FULL"):
                 self._database.execute(f"PRAGMA {pragma}")
-        self.refresh()
+            query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
+            if {statement for (statement,) in self._database.execute(query)} != STATEMENTS:
+                self._damaged("its tables are not those of a memory")
+        self._follow()
+
+    def _connect(self) -> sqlite3.Connection:
+        options = f"mode={'rw' if self.write else 'ro'}"
+        has_log = self._path.with_name(f"{DATABASE}-wal").exists()
+        if not (self.write or has_log or os.access(self.place, os.W_OK)):
+            options += "&immutable=1"  # SQLite would make a log, which a read-only disk refuses
+        return sqlite3.connect(
+            f"{self._path.absolute().as_uri()}?{options}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+        )
 
     def refresh(self) -> None:
-        """See what was committed since; after a compaction by another process the memory has to be opened again."""
-        with self._transaction():
-            row = self._database.execute("SELECT state, digest FROM about").fetchone()
-            deleted = [
-                row
-                for (row,) in self._database.execute("SELECT position FROM deletions ORDER BY 1")
-            ]
-            checksums = {
-                name: [
-                    check
-                    for (check,) in self._database.execute(
-                        "SELECT checksum FROM blocks WHERE vectors = ? ORDER BY block", (name,)
-                    )
-                ]
-                for name in COLUMNS
-            }
-        self.state = self._checked_state(row)
-        if (len(deleted), _sum(deleted)) != (self.state.deleted, self.state.deletions):
-            self._damaged("its deletions are not those that it counts")
-        self.deleted = deleted
-        for name in COLUMNS:
-            kind = getattr(self.state, name)
-            if kind is None:
-                continue
-            if name not in self._vectors:
-                self._open_vectors(name, kind)
-            self._vectors[name].follow(self.state.rows, checksums[name])
+        """See what was committed since; after a compaction by another process the new files are opened."""
+        self._connection()
+        if self.write or self._current() == self.place.name:
+            self._follow()
+        else:
+            self._leave()
+            self._enter_current()
 
-    def _open_vectors(self, name: str, kind: tuple[str, int]) -> None:
-        kinds = [each for each in (self.state.keys, self.state.values) if each is not None]
-        rows = block_rows(*(width * DTYPES[dtype].itemsize for dtype, width in kinds))
-        self._vectors[name] = VectorFile(self.place / name, *kind, rows, write=self.write)
-        self._open.callback(self._vectors[name].close)
+    def _follow(self) -> None:
+        """Take the counts and checksums of the last commit."""
+        with self._transaction() as database:
+            row = database.execute("SELECT state, digest FROM about").fetchone()
+            query = "SELECT position FROM deletions ORDER BY 1"
+            deleted = [position for (position,) in database.execute(query)]
+            query = "SELECT checksum FROM blocks WHERE vectors = ? ORDER BY block"
+            checksums = {
+                name: [check for (check,) in database.execute(query, (name,))] for name in COLUMNS
+            }
+        with _blaming(self._path):
+            state = self._checked_state(row)
+            if (len(deleted), _sum(deleted)) != (state.deleted, state.deletions):
+                self._damaged("its deletions are not those that it counts")
+            if deleted and not 0 <= deleted[0] <= deleted[-1] < state.rows:
+                self._damaged("it deletes entries that it does not have")
+        for name, kind in state.kinds.items():
+            if kind is not None:
+                if name not in self._vectors:
+                    self._open_vectors(name, state.kinds)
+                self._vectors[name].follow(state.rows, checksums[name])
+        self.state, self.deleted, self._is_behind = state, deleted, False
+
+    def _open_vectors(self, name: str, kinds: dict[str, Kind | None]) -> None:
+        """Open the file of a column, in place of one that an interrupted write opened."""
+        if name in self._vectors:
+            self._vectors.pop(name).close()
+        present = [kind for kind in kinds.values() if kind is not None]
+        rows = block_rows(*(width * DTYPES[dtype].itemsize for dtype, width in present))
+        dtype, width = kinds[name]  # type: ignore[misc]
+        file = VectorFile(self.place / name, dtype, width, rows, write=self.write)
+        self._vectors[name] = file
+        self._files.callback(file.close)
+        if self.write:
+            files.sync_folder(self.place)
 
     def _checked_state(self, row: Any) -> State:
         if row is None or not isinstance(row[0], str) or row[1] != _digest(row[0]):
             self._damaged("its counts have another checksum")
         content = json.loads(row[0], parse_constant=no_constant)
-        kinds = {
-            name: content[name] and (content[name][0], int(content[name][1])) for name in COLUMNS
-        }
-        for kind in kinds.values():
-            if kind and (kind[0] not in DTYPES or not 1 <= kind[1] <= WIDEST):
-                self._damaged(f"vectors of {kind[1]} numbers of type {kind[0]}")
-        return State(**(content | kinds))
+        kinds = {name: content[name] and tuple(content[name]) for name in COLUMNS}
+        state = State(**(content | kinds))
+        for kind in state.kinds.values():
+            if problem := kind and objection(*kind):
+                self._damaged(problem)
+        counts = (state.rows, state.deleted, state.named, state.deletions, state.rows_from or 0)
+        if any(type(count) is not int or count < 0 for count in counts):
+            self._damaged("its counts are no whole numbers")
+        if (state.rows and state.keys is None) or not isinstance(state.components, dict | None):
+            self._damaged("its counts do not fit each other")
+        return state
 
     def spans(self) -> list[tuple[int, int]]:
         """The first row of each block, and the one after its last."""
+        self._connection()
         rows = self.state.rows
         block = self._vectors["keys"].block if rows else 1
         return [(start, min(start + block, rows)) for start in range(0, rows, block)]
 
     def vectors(self, name: str) -> VectorFile:
         """The file of the keys or the values; that of the keys where the values are the keys."""
-        return self._vectors.get(name) or self._vectors["keys"]
+        self._connection()
+        return self._vectors["keys" if self.state.kinds[name] is None else name]
 
     def append(
         self,
@@ -234,87 +299,77 @@ class Store:
         value: Tensor | None,
         payloads: Sequence[Any] | None,
         names: Sequence[str | None] | None,
-        kinds: dict[str, tuple[str, int] | None],
+        kinds: dict[str, Kind | None],
+        replaced: Iterable[int] = (),
     ) -> None:
-        """Commit entries behind the last one; they are on the disk when this returns.
+        """Commit entries behind the last one, and the deletion of those that they replace.
 
         Raises:
             ValueError: JSON cannot hold a payload.
             OSError: the disk is full, or a file cannot be written.
         """
-        self._check_writable()
-        start, count = self.state.rows, len(key)
-        rows_from = self.state.rows_from
-        if rows_from is None and (payloads is not None or names is not None):
-            rows_from = start
-        entries = [] if rows_from is None else list(_entries(start, count, payloads, names))
-        state = State(
-            **(
-                asdict(self.state)
-                | {
-                    "rows": start + count,
-                    "named": self.state.named + sum(name is not None for name in names or ()),
-                    "rows_from": rows_from,
-                    **(kinds if start == 0 else {}),
-                }
-            )
-        )
-        if start == 0:
-            self.state = State(**(asdict(self.state) | kinds))
-            for name, kind in kinds.items():
-                if kind is not None and name not in self._vectors:
-                    self._open_vectors(name, kind)
+        with self._writing():
+            start, count = self.state.rows, len(key)
+            rows_from = self.state.rows_from
+            if rows_from is None and (payloads is not None or names is not None):
+                rows_from = start
+            entries = [] if rows_from is None else list(_entries(start, count, payloads, names))
+            named = self.state.named + sum(name is not None for name in names or ())
+            state = replace(self.state, rows=start + count, named=named, rows_from=rows_from)
+            if start == 0:
+                state = replace(state, keys=kinds["keys"], values=kinds["values"])
+                for name in [name for name, kind in kinds.items() if kind is not None]:
+                    self._open_vectors(name, kinds)
                     self._vectors[name].follow(0, [])
-        checksums = [
-            (name, block, check)
-            for name, rows in (("keys", key), ("values", value))
-            if rows is not None
-            for block, check in self._vectors[name].append(rows).items()
-        ]
-        with self._commit(state):
-            self._database.executemany("INSERT INTO entries VALUES (?, ?, ?, ?)", entries)
-            self._database.executemany("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?)", checksums)
+            state, deletions = self._without(state, replaced)
+            checksums = [
+                (name, block, check)
+                for name, rows in (("keys", key), ("values", value))
+                if rows is not None
+                for block, check in self._vectors[name].append(rows).items()
+            ]
+            with self._commit(state) as database:
+                database.executemany("INSERT INTO entries VALUES (?, ?, ?, ?)", entries)
+                database.executemany("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?)", checksums)
+                database.executemany("INSERT INTO deletions VALUES (?)", deletions)
 
     def separate_values(self) -> None:
         """Commit a file of values that are the keys so far, so that later ones can be others."""
-        self._check_writable()
-        self._open_vectors("values", kind := self.state.keys)  # type: ignore[arg-type]
-        column, checksums = self._vectors["values"], dict[int, bytes]()
-        column.follow(0, [])
-        column.cut()
-        for start, stop in self.spans():
-            checksums |= column.append(self._vectors["keys"].read(start, stop))
-            column.follow(stop, list(checksums.values()))
-        with self._commit(State(**(asdict(self.state) | {"values": kind}))):
-            rows = [("values", block, check) for block, check in checksums.items()]
-            self._database.executemany("INSERT INTO blocks VALUES (?, ?, ?)", rows)
+        with self._writing():
+            kind = self.state.keys
+            self._open_vectors("values", {"keys": kind, "values": kind})
+            column, checksums = self._vectors["values"], dict[int, bytes]()
+            column.follow(0, [])
+            column.cut()
+            for start, stop in self.spans():
+                checksums |= column.append(self._vectors["keys"].read(start, stop))
+                column.follow(stop, list(checksums.values()))
+            with self._commit(replace(self.state, values=kind)) as database:
+                rows = [("values", block, check) for block, check in checksums.items()]
+                database.executemany("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?)", rows)
 
     def delete(self, positions: Iterable[int]) -> None:
         """Commit the deletion of entries; their vectors stay in the files until the memory is compacted."""
+        with self._writing():
+            state, deletions = self._without(self.state, positions)
+            with self._commit(state) as database:
+                database.executemany("INSERT INTO deletions VALUES (?)", deletions)
+
+    def _without(self, state: State, positions: Iterable[int]) -> tuple[State, list[tuple[int]]]:
+        """The counts without these entries, and the new rows of the deletions."""
         new = sorted(set(positions) - set(self.deleted))
-        named = 0
+        named = state.named
         for portion in _portions(new):
             marks = ",".join("?" * len(portion))
             query = f"SELECT count(name) FROM entries WHERE position IN ({marks})"
-            named += self._row(query, portion)[0]
-        content = asdict(self.state)
-        content["deleted"] += len(new)
-        content["deletions"] = _sum(new, content["deletions"])
-        content["named"] -= named
-        with self._commit(State(**content)):
-            self._database.executemany(
-                "INSERT INTO deletions VALUES (?)", [(each,) for each in new]
-            )
-
-    def set_payload(self, position: int, payload: Any) -> None:
-        """Commit another payload of an entry."""
-        (entry,) = _entries(position, 1, [payload], [self.entry(position)[0]])
-        with self._commit(self.state):
-            self._database.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", entry)
+            named -= self._row(query, portion)[0]
+        total = _sum(new, state.deletions)
+        state = replace(state, deleted=state.deleted + len(new), deletions=total, named=named)
+        return state, [(position,) for position in new]
 
     def set_components(self, components: dict[str, Any]) -> None:
         """Commit which score, normaliser and encoder read the memory."""
-        with self._commit(State(**(asdict(self.state) | {"components": components}))):
+        with self._writing(), self._commit(replace(self.state, components=components)):
             pass
 
     def entry(self, position: int) -> tuple[str | None, Any]:
@@ -331,43 +386,47 @@ class Store:
         name, payload, digest = row
         if digest != _digest(position, name, payload):
             self._damaged(f"the payload of entry {position} has another checksum")
-        return (
-            None if name is None else json.loads(name),
-            json.loads(payload) if isinstance(payload, str) else payload,
-        )
+        with _blaming(self._path):
+            return (
+                None if name is None else str(json.loads(name)),
+                json.loads(payload) if isinstance(payload, str) else payload,
+            )
 
     def place_of(self, name: str) -> int | None:
         """The first entry of this name that is not deleted, or None."""
-        row = self._row(
-            "SELECT position FROM entries WHERE name = ? AND position < ?"
-            " AND position NOT IN (SELECT position FROM deletions) ORDER BY position LIMIT 1",
-            (json.dumps(name), self.state.rows),
-        )
-        return None if row is None else int(row[0])
+        query = "SELECT position FROM entries WHERE name = ? AND position < ? ORDER BY position"
+        with self._turn, _blaming(self._path):
+            rows = self._connection().execute(query, (json.dumps(name), self.state.rows))
+            return next((place for (place,) in rows if not self._is_deleted(place)), None)
+
+    def _is_deleted(self, position: int) -> bool:
+        """Whether the snapshot is without this entry."""
+        place = bisect_left(self.deleted, position)
+        return self.deleted[place : place + 1] == [position]
 
     def compacted(self) -> None:
         """Write the entries that are not deleted into new files, which replace the old ones as a whole."""
-        self._check_writable()
-        name = str(int(self.place.name) + 1)
-        self._make(name, State(components=self.state.components))
-        twin = object.__new__(Store)
-        twin.folder, twin.write, twin._open, twin._vectors = self.folder, True, ExitStack(), {}
-        try:
-            twin._enter(name)
-            self._copy(twin)
-        finally:
-            twin.close()
-        self._let_count(name)
-        for each in self._vectors.values():
-            each.close()
-        self._vectors = {}
-        self._database.close()
-        self._remove_old()
-        self._enter(name)
+        with self._writing():
+            name = str(int(self.place.name) + 1)
+            twin = object.__new__(Store)
+            twin.__dict__ |= self.__dict__ | {"_files": ExitStack(), "_vectors": {}}
+            try:
+                self._make(name, State(components=self.state.components))
+                with twin._files:
+                    twin._enter(name)
+                    self._copy(twin)
+                self._let_count(name)
+            except BaseException:
+                if self._current() != name:
+                    shutil.rmtree(self.folder / name, ignore_errors=True)
+                raise
+            self._leave()
+            self._enter(name)
+            self._remove_old()
 
     def _copy(self, twin: Store) -> None:
         """Append the entries that are not deleted to another store, block by block."""
-        kinds = {name: getattr(self.state, name) for name in COLUMNS}
+        kinds = self.state.kinds
         deleted = set(self.deleted)
         for start, stop in self.spans():
             rows = [row for row in range(start, stop) if row not in deleted]
@@ -387,59 +446,73 @@ class Store:
         Raises:
             MemoryFileError: a part is damaged.
         """
-        with self._blaming():
-            report = self._row("PRAGMA integrity_check", ())[0]
+        report = self._row("PRAGMA integrity_check", ())[0]
         if report != "ok":
             self._damaged(report)
-        for (position,) in self._database.execute(
-            "SELECT position FROM entries ORDER BY 1"
-        ).fetchall():
+        rows = self.state.rows
+        for position in range(rows if self.state.rows_from is None else self.state.rows_from, rows):
             self.entry(position)
         yield DATABASE
-        for name, column in self._vectors.items():
+        for name in [name for name in COLUMNS if self.state.kinds[name] is not None]:
             for start, _ in self.spans():
-                column.recheck(start)
+                self._vectors[name].recheck(start)
             yield name
 
-    def _check_writable(self) -> None:
+    def _connection(self) -> sqlite3.Connection:
+        if self._database is None:
+            _refuse(self.folder, "was closed: open it again")
+        return self._database
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
         if not self.write:
             _refuse(self.folder, "opened for reading: open it with write=True")
-
-    @contextmanager
-    def _commit(self, state: State) -> Iterator[None]:
-        self._check_writable()
-        with self._transaction():
+        with self._turn:
+            self._connection()
+            if self._is_behind:
+                self._follow()
             yield
-            _keep(self._database, state)
-        self.refresh()
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._blaming():
-            self._database.execute("BEGIN IMMEDIATE" if self.write else "BEGIN")
+    def _commit(self, state: State) -> Iterator[sqlite3.Connection]:
+        self._is_behind = True
+        with self._transaction() as database:
+            yield database
+            _keep(database, state)
+        self._follow()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        database = self._connection()
+        with self._turn, _blaming(self._path):
+            database.execute("BEGIN IMMEDIATE" if self.write else "BEGIN")
             try:
-                yield
-                self._database.execute("COMMIT")
+                yield database
+                database.execute("COMMIT")
             except BaseException:
                 with suppress(sqlite3.Error):
-                    self._database.execute("ROLLBACK")
+                    database.execute("ROLLBACK")
                 raise
 
     def _row(self, query: str, values: Sequence[Any]) -> Any:
-        with self._blaming():
-            return self._database.execute(query, values).fetchone()
-
-    @contextmanager
-    def _blaming(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.OperationalError as fault:
-            raise OSError(f"{self.place / DATABASE}: {fault}") from fault
-        except (sqlite3.DatabaseError, json.JSONDecodeError, KeyError, TypeError) as fault:
-            raise MemoryFileError(f"{self.place / DATABASE}: damaged: {fault}") from fault
+        with self._turn, _blaming(self._path):
+            return self._connection().execute(query, values).fetchone()
 
     def _damaged(self, reason: str) -> NoReturn:
-        _refuse(self.place / DATABASE, f"damaged: {reason}")
+        _refuse(self._path, f"damaged: {reason}")
+
+
+@contextmanager
+def _blaming(path: Path) -> Iterator[None]:
+    """Name the database in what its content or the disk raises."""
+    try:
+        yield
+    except MemoryFileError:
+        raise
+    except sqlite3.OperationalError as fault:
+        raise OSError(f"{path}: {fault}") from fault
+    except (sqlite3.Error, ValueError, LookupError, TypeError, RecursionError) as fault:
+        raise MemoryFileError(f"{path}: damaged: {fault}") from fault
 
 
 def _refuse(path: Path, reason: str) -> NoReturn:

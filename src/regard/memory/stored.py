@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,14 +16,14 @@ from torch import Tensor, nn
 from regard.attention.looks import Look
 from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser
 from regard.attention.parts import Part
-from regard.attention.products import widen
 from regard.attention.ranking import top
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike
 from regard.attention.shapes import ShapeError
-from regard.memory.file import CLASSES, MemoryFileError, component, describe
-from regard.memory.memory import SHARPNESS, EmptyMemoryError, Encoder, Memory
-from regard.memory.store import Store
-from regard.memory.vectors import DTYPES
+from regard.memory.file import CLASSES, MemoryFileError, check_width, component, describe
+from regard.memory.memory import EMPTY, SHARPNESS, EmptyMemoryError, Encoder, Memory
+from regard.memory.ngrams import CharacterNgrams
+from regard.memory.store import Kind, Store
+from regard.memory.vectors import DTYPES, objection
 
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
@@ -75,6 +76,17 @@ class StoredEntries:
             torch.cat([self.store.vectors(name).read(*span) for span in spans]) if spans else None
         )
 
+    def columns(self) -> tuple[Any, ...]:
+        """Keys, values, payloads and names of the entries that are not deleted, as `append` takes them."""
+        places, value = list(self.places()), self.value
+        names, payloads = zip(*map(self.store.entry, places), strict=True)
+        return (
+            self._tensor("keys")[places],  # type: ignore[index]
+            None if value is None else value[places],
+            None if self.payloads is None else payloads,
+            names if self.store.state.named else None,
+        )
+
     def places(self) -> Iterable[int]:
         deleted = set(self.store.deleted)
         return (row for row in range(self.store.state.rows) if row not in deleted)
@@ -113,8 +125,9 @@ class StoredEntries:
         value: Tensor | None = None,
         payloads: Sequence[Any] | None = None,
         names: Sequence[str | None] | None = None,
+        replaced: Sequence[int] = (),
     ) -> None:
-        """Commit entries; they are on the disk when this returns."""
+        """Commit entries, and the deletion of those that they replace; all is on the disk when this returns."""
         state = self.store.state
         if value is None and state.values is not None:
             value = key
@@ -128,31 +141,28 @@ class StoredEntries:
                 raise ShapeError(
                     f"{name}s are {vectors.shape[-1]} wide: pass {name}s of width {width}"
                 )
-            if not torch.isfinite(vectors).all():
-                raise ValueError(
-                    f"a {name} holds infinities or NaN: a memory of them cannot be saved"
-                )
         if isinstance(payloads, str) or (payloads is not None and len(payloads) != len(key)):
             raise ShapeError(f"payloads is no list of {len(key)}: pass one payload for each key")
+        if not len(key):
+            return
         kinds = {"keys": _kind(key), "values": None if value is None else _kind(value)}
-        if len(key):
-            if state.rows and value is not None and state.values is None:
-                self.store.separate_values()
-            self.store.append(key, value, payloads, names, kinds)
+        if state.rows:
+            kinds = {"keys": state.keys, "values": state.values or state.keys}
+        key = _narrowed("key", key, kinds["keys"])
+        value = None if value is None else _narrowed("value", value, kinds["values"])
+        if state.rows and value is not None and state.values is None:
+            self.store.separate_values()
+        self.store.append(key, value, payloads, names, kinds, replaced)
 
     def replace(
         self, places: Sequence[int], value: Tensor | None, payloads: Sequence[Any] | None
     ) -> None:
-        """Commit other payloads; entries with other values move behind the last one."""
-        payloads = payloads or [None] * len(places)
-        if value is None:
-            for place, payload in zip(places, payloads, strict=True):
-                self.store.set_payload(place, payload)
-            return
+        """Commit other values or payloads: the entries move behind the last one."""
         keys = torch.stack([self.key_at(place) for place in places])
+        if value is None and self.store.state.values is not None:
+            value = torch.stack([self.value_at(place) for place in places])
         names = [self.names[place] for place in places]
-        self.append(keys, value, payloads, names)
-        self.store.delete(places)
+        self.append(keys, value, payloads, names, replaced=places)
 
 
 class _Lists(Sequence[Any]):
@@ -205,24 +215,27 @@ class StoredMemory(Memory):
     ) -> None:
         nn.Module.__init__(self)
         store = Store(Path(folder), write=write)
-        self.entries = StoredEntries(store)
         try:
-            passed = {"score": score, "normaliser": normaliser, "encoder": encoder}
+            self.entries = StoredEntries(store)
             stored = store.state.components
             if stored is None and score is None and encoder is not None:
-                passed["score"] = Cosine(SHARPNESS)
-            kinds = {
-                role: component(role, json.dumps((stored or {}).get(role)), passed[role])
-                for role in CLASSES
-            }
+                score = Cosine(SHARPNESS)
+            passed = {"score": score, "normaliser": normaliser, "encoder": encoder}
+            for role in CLASSES:
+                described = json.dumps((stored or {}).get(role))
+                setattr(self, role, component(role, described, passed[role]))
+            if encoder is None and isinstance(self.encoder, CharacterNgrams):
+                check_width(self.encoder.width, None)
             if write:
-                described = {role: describe(role, kinds[role]) for role in CLASSES}
-                if described != stored:
-                    store.set_components(described)
-            self.score, self.normaliser, self.encoder = (kinds[role] for role in CLASSES)
-        except ValueError as fault:
+                components = {role: describe(role, getattr(self, role)) for role in CLASSES}
+                if components != stored:
+                    store.set_components(components)
+        except MemoryFileError as fault:
             store.close()
             raise MemoryFileError(f"{folder}: {fault}") from fault
+        except BaseException:
+            store.close()
+            raise
 
     def __enter__(self) -> StoredMemory:
         return self
@@ -238,25 +251,23 @@ class StoredMemory(Memory):
         self.entries.store.close()
 
     def refresh(self) -> None:
-        """See what other processes have committed since."""
+        """See what other processes have committed since; after their `compact`, positions count anew."""
         self.entries.store.refresh()
 
-    def delete(self, positions: int | Iterable[int]) -> None:
+    def delete(self, positions: int | Iterable[int] | Tensor) -> None:
         """Commit that entries are no longer read; `compact` frees their room.
 
         Raises:
             IndexError: there is no such entry.
         """
-        store, rows = (
-            self.entries.store,
-            [positions] if isinstance(positions, int) else list(positions),
-        )
-        for row in rows:
-            if not 0 <= row < store.state.rows:
-                raise IndexError(
-                    f"there is no entry {row}: positions go from 0 to {store.state.rows - 1}"
-                )
-        store.delete(rows)
+        if isinstance(positions, Tensor):
+            positions = positions.flatten().tolist()
+        rows = positions if isinstance(positions, Iterable) else [positions]
+        places, count = [operator.index(row) for row in rows], self.entries.store.state.rows
+        for place in places:
+            if not 0 <= place < count:
+                raise IndexError(f"there is no entry {place}: positions go from 0 to {count - 1}")
+        self.entries.store.delete(places)
 
     def __delitem__(self, key: Any) -> None:
         place = self._place(key)
@@ -267,7 +278,7 @@ class StoredMemory(Memory):
     def compact(self) -> None:
         """Write all entries that are not deleted into new files; positions count from 0 again.
 
-        Other processes keep reading what they opened, and see the new files when they open the folder again.
+        Other processes keep reading what they opened, and see the new files when they `refresh`.
         """
         self.entries.store.compacted()
 
@@ -300,7 +311,10 @@ class StoredMemory(Memory):
             scores = torch.cat([block for _, _, block in self._scores(query, None)], -1)
             weights = normaliser(scores, self._readable(query, mask))
             return self._blended(weights).to(query.dtype)
-        values, total = None if entries.store.state.values is None else self._blocks("values"), None
+        values, total = (
+            None if entries.store.state.values is None else self._blocks("values", query),
+            None,
+        )
         for _, key, scores in self._scores(query, mask):
             share = Part.of(scores, key if values is None else next(values)[1])
             total = share if total is None else total + share
@@ -316,9 +330,14 @@ class StoredMemory(Memory):
 
     def _prepared(self) -> tuple[Tensor, dict[str, Any]]:
         keys = self.keys
-        if keys is None:
-            raise EmptyMemoryError("the memory is empty: write entries before looking one up")
+        if keys is None or not len(self):
+            raise EmptyMemoryError(EMPTY)
         return keys, {"score": self.score or ScaledDot(), "normaliser": self.normaliser}
+
+    def _searched_at_once(self) -> int:
+        plain = type(as_normaliser(self.normaliser or "softmax")) is Softmax
+        store = self.entries.store
+        return int(store.vectors("keys").block if plain else store.state.rows)
 
     def _search(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
         normaliser = as_normaliser(self.normaliser or "softmax")
@@ -369,9 +388,9 @@ class StoredMemory(Memory):
         self, query: Tensor, mask: Tensor | None
     ) -> Iterator[tuple[tuple[int, int], Tensor, Tensor]]:
         """The rows of each block, its keys, and their scores: -inf where they may not be read."""
-        score, wide = self.score or ScaledDot(), widen(query)
+        score, wide = self.score or ScaledDot(), query.float()
         readable = self._readable(query, mask)
-        for span, key in self._blocks("keys"):
+        for span, key in self._blocks("keys", query):
             scores = score(wide, key)
             if readable is not None:
                 scores = scores.masked_fill(~readable[..., slice(*span)], -torch.inf)
@@ -379,25 +398,44 @@ class StoredMemory(Memory):
 
     def _blended(self, weights: Tensor) -> Tensor:
         """The values, summed with these weights."""
-        blocks = self._blocks("values")
+        blocks = self._blocks("values", weights)
         return torch.stack([weights[..., slice(*span)] @ value for span, value in blocks]).sum(0)
 
-    def _blocks(self, name: str) -> Iterator[tuple[tuple[int, int], Tensor]]:
-        """The rows and the vectors of each block in float32; the next block takes the same room."""
+    def _blocks(self, name: str, query: Tensor) -> Iterator[tuple[tuple[int, int], Tensor]]:
+        """The rows and the vectors of each block in float32; the next block takes the same room.
+
+        Where gradients are wanted, each block has room of its own: the backward pass needs it again.
+        """
+        traced = torch.is_grad_enabled() and any(
+            each.requires_grad for each in (query, *self.parameters())
+        )
         store = self.entries.store
         file = store.vectors(name)
         room = np.empty(file.block * file.row_bytes, np.uint8)
         wide = torch.empty(0 if file.dtype == torch.float32 else file.block, file.width)
         for start, stop in store.spans():
             vectors = file.read(start, stop, room)
-            yield (start, stop), wide[: stop - start].copy_(vectors) if len(wide) else vectors
+            vectors = wide[: stop - start].copy_(vectors) if len(wide) else vectors
+            yield (start, stop), vectors.clone() if traced else vectors
 
 
-def _kind(vectors: Tensor) -> tuple[str, int]:
+def _narrowed(name: str, vectors: Tensor, kind: Kind | None) -> Tensor:
+    """Vectors in the precision of the file."""
+    assert kind is not None
+    narrow = vectors.detach().to("cpu", DTYPES[kind[0]])
+    if not torch.isfinite(narrow).all():
+        raise ValueError(
+            f"a {name} holds infinities or NaN in {kind[0]}: a memory of them cannot be saved"
+        )
+    return narrow
+
+
+def _kind(vectors: Tensor) -> Kind:
     dtype = torch.float32 if vectors.dtype == torch.float64 else vectors.dtype
-    if dtype not in DTYPE_NAMES:
-        raise TypeError(f"vectors of type {dtype}: pass float32, float16 or bfloat16")
-    return DTYPE_NAMES[dtype], vectors.shape[-1]
+    kind = DTYPE_NAMES.get(dtype, str(dtype)), vectors.shape[-1]
+    if problem := objection(*kind):
+        raise ShapeError(problem) if dtype in DTYPE_NAMES else TypeError(problem)
+    return kind
 
 
 Memory._folders = StoredMemory

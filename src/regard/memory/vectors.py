@@ -8,16 +8,26 @@ from contextlib import suppress
 from hashlib import blake2b
 from io import FileIO
 from pathlib import Path
+from stat import S_ISREG
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.memory.file import MemoryFileError
+from regard.memory.file import WIDEST, MemoryFileError
 
 BLOCK = 1 << 21  # bytes of the widest vectors in a block: two fit the cache of a core
 LANES = 509  # a prime number of words, so that a shift of the content changes the sums
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+def objection(dtype: str, width: int) -> str | None:
+    """Why vectors of this kind cannot be stored, or None."""
+    if dtype not in DTYPES:
+        return f"vectors of type {dtype}: pass {', '.join(DTYPES)}"
+    if type(width) is not int or not 1 <= width <= WIDEST:
+        return f"vectors of {width} numbers: pass 1 to {WIDEST:,}"
+    return None
 
 
 def block_rows(*row_bytes: int) -> int:
@@ -60,11 +70,16 @@ class VectorFile:
         self._checksums: list[bytes] = []
         self._checked = bytearray()
         self._turn = threading.Lock()  # threads share the place in the file
-        flags = (os.O_RDWR | os.O_CREAT if write else os.O_RDONLY) | getattr(os, "O_NOFOLLOW", 0)
+        flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
+        for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):  # a pipe is opened without waiting
+            flags |= getattr(os, name, 0)
         try:
-            handle = os.open(path, flags | getattr(os, "O_BINARY", 0), 0o644)
+            handle = os.open(path, flags, 0o644)
         except OSError as fault:
             raise MemoryFileError(f"{path}: cannot be opened: {fault.strerror}") from fault
+        if not S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise MemoryFileError(f"{path}: is no ordinary file")
         self._file = FileIO(handle, "r+b" if write else "rb")
 
     def close(self) -> None:
@@ -101,8 +116,12 @@ class VectorFile:
         They count from the next call of `follow`.
 
         Raises:
+            MemoryFileError: the last block is damaged.
             OSError: the disk is full, or the file cannot be written.
         """
+        partial = self.rows % self.block
+        if partial:  # its new checksum covers the old rows, too
+            self.recheck(self.rows - partial)
         content = _bytes(vectors.detach().to("cpu", self.dtype).contiguous())
         try:
             with self._turn:
