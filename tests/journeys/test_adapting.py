@@ -61,12 +61,15 @@ def test_one_sentence_is_aligned_with_what_was_kept(files):
         (["--tokenized"], "--tokenized: only with --adapt"),
         (["--adapt", "--tokenized", "--characters"], "leave out --characters"),
         (["--adapt", "--priors", "kept", "--keep", "kept"], "leave out --priors"),
-        (["--adapt", "--keep", "no/folder/kept"], "no/folder"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_options_that_do_nothing_are_refused(files, options, reason):
-    check_refused(run("align", "a", "b", *options), reason)
+    check_refused(run("align", "a", "b", *options), reason, code=2)
+
+
+def test_a_file_to_keep_that_cannot_be_written_is_refused(files):
+    check_refused(run("align", "--adapt", "a", "b", "--keep", "no/folder/kept"), "no/folder")
 
 
 def test_sides_of_unequal_length_are_refused_with_both_counts(files):
@@ -75,10 +78,19 @@ def test_sides_of_unequal_length_are_refused_with_both_counts(files):
 
 
 def test_a_line_of_many_words_has_no_links_and_is_named(files):
-    (files / "a").write_text("a " * 5000 + "\nla casa\n", encoding="utf-8")
-    (files / "b").write_text("b " * 5000 + "\nthe house\n", encoding="utf-8")
+    # 40 GB, if a table of their links were made.
+    (files / "a").write_text("a " * 100_000 + "\nla casa\n", encoding="utf-8")
+    (files / "b").write_text("b " * 100_000 + "\nthe house\n", encoding="utf-8")
     result = run("align", "--adapt", "a", "b")
     assert result.code == 0
     assert result.lines[0] == ""
     assert len(result.lines) == 2
-    assert "line 1: 5,000 and 5,000 words are too long" in result.err
+    assert "line 1: 100,000 and 100,000 words are too long" in result.err
+
+
+@pytest.mark.parametrize("pair", [["a", "b"], ["b", "a"], ["pairs.tsv"]], ids=" ".join)
+def test_what_is_kept_is_not_written_over_the_text(files, pair):
+    text = (files / pair[0]).read_bytes()
+    result = run("align", "--adapt", *pair, "--keep", f"./{pair[0]}")
+    check_refused(result, "is the text to align: name another file", code=2)
+    assert (files / pair[0]).read_bytes() == text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,9 @@ def check(options: AlignOptions) -> None:
         raise ConfigurationError(f"threshold {links.threshold:g}: use a share in (0, 1]")
     if adapting.keep is not None:
         check_writable(adapting.keep)
+        for path in () if options.text else filter(None, (options.source, options.target)):
+            if os.path.exists(path) and os.path.realpath(path) == os.path.realpath(adapting.keep):
+                raise ConfigurationError(f"--keep {path}: is the text to align: name another file")
 
 
 def split(line: str, options: AdaptOptions) -> Words:

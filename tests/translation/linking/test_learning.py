@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from regard.errors import DataError
 from regard.translation.aligning.adapted import adapt
 from regard.translation.linking import learning
 from regard.translation.linking.learning import all_rounds, chain_names, learn
-from regard.translation.linking.priors import Priors
+from regard.translation.linking.priors import FORMAT, Priors
 
 NOUNS = {"casa": "house", "mesa": "table", "silla": "chair", "puerta": "door", "calle": "street"}
 COLOURS = {"verde": "green", "roja": "red", "negra": "black"}
@@ -132,3 +133,30 @@ def test_a_damaged_file_of_priors_is_refused(tmp_path):
         Priors.load(path, chain_names())
     with pytest.raises(DataError, match="cannot be read"):
         Priors.load(tmp_path / "none", chain_names())
+
+
+@pytest.mark.parametrize(
+    ("key", "tensor"),
+    [
+        ("jumps", torch.ones(1, dtype=torch.float64)),
+        ("jumps", torch.full((61,), 1e308, dtype=torch.float64)),
+        ("jumps", torch.full((61,), torch.nan, dtype=torch.float64)),
+        ("jumps", torch.ones(61, dtype=torch.bfloat16)),
+        ("fertility", torch.ones(3, 6)),
+        ("types", torch.zeros(3, 2)),
+        ("source_forms", b"[" * 100_000),
+        ("source_forms", b"7"),
+        ("source_forms", b"[[]]"),
+        ("source_forms", b"\xff"),
+    ],
+    ids=lambda value: "" if isinstance(value, torch.Tensor) else str(value)[:8],
+)
+def test_hostile_priors_are_refused(tmp_path, key, tensor):
+    path = tmp_path / "priors"
+    learn(PAIRS[:2])[1].save(path)
+    if isinstance(tensor, bytes):
+        tensor = torch.frombuffer(bytearray(tensor), dtype=torch.uint8)
+    tensors = {**load_file(path), f"whole.forward.{key}": tensor}
+    save_file(tensors, path, {"format": FORMAT})
+    with pytest.raises(DataError, match="damaged"):
+        Priors.load(path, chain_names())

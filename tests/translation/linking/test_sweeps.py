@@ -18,7 +18,7 @@ PAIRS = [
     ("una casa no es una mesa , no , no , no", "a house is not a table"),
     ("la la la la la la la la", "la la"),
 ]
-REACH = chain._LONGEST_JUMP
+REACH = chain.LONGEST_JUMP
 
 
 def text(forward: bool) -> Direction:

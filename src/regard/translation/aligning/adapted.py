@@ -50,6 +50,10 @@ class AdaptedText:
                 directions by grow-diag-final-and.
         """
         for number, (source, target) in enumerate(self.pairs):
+            if number in self.posteriors.too_long:
+                zeros = torch.zeros(()).expand(len(target), len(source))  # of one number in memory
+                yield Aligned(list(source), list(target), set(), zeros)
+                continue
             forward, backward = map(torch.from_numpy, self.posteriors.matrices(number))
             weights = (forward + backward) / 2
             if method == "threshold":

@@ -17,8 +17,8 @@ _PAIR, _UNLINKED, _JUMP, _FERTILITY = 0.0003, 0.001, 0.5, 0.5
 # Alike words have this times a power of Dice's coefficient more.
 _ALIKE, _POWER = 3.0, 3
 _NO_LINK = 0.05  # the probability, before the words are seen, that a word has no link
-_LONGEST_JUMP = 30
-_FERTILITIES = 6  # 0 to 4, and more
+LONGEST_JUMP = 30
+FERTILITIES = 6  # 0 to 4, and more
 Floats = NDArray[np.float32]
 
 
@@ -62,15 +62,15 @@ class Direction:
             pairs=np.zeros(len(self.pairs.source), np.float32),
             sources=np.zeros(len(source.forms), np.float32),
             unlinked=np.zeros(len(target.forms) + 1, np.float32),  # the last is the sum
-            jumps=np.zeros(2 * _LONGEST_JUMP + 1),
-            fertility=np.zeros((len(source.forms), _FERTILITIES), np.float32),
+            jumps=np.zeros(2 * LONGEST_JUMP + 1),
+            fertility=np.zeros((len(source.forms), FERTILITIES), np.float32),
         )
 
     def pseudo(self, dice: Floats) -> Pseudo:
         pairs = np.float32(_PAIR) + np.float32(_ALIKE) * dice**_POWER
         sums = np.bincount(self.type_pairs[0], pairs, len(self.sides[0].forms))
         return Pseudo(
-            pairs, sums.astype(np.float32), _UNLINKED, _JUMP, np.ones(_FERTILITIES), _NO_LINK
+            pairs, sums.astype(np.float32), _UNLINKED, _JUMP, np.ones(FERTILITIES), _NO_LINK
         )
 
 
@@ -98,7 +98,7 @@ def sample(
     links = np.full(len(cells.target), sweeps.NONE, np.int32)
     longest = int(np.diff(cells.source_begins).max(initial=0))
     buffers = Buffers(
-        np.zeros(longest), np.zeros(longest, np.int32), np.zeros(2 * _LONGEST_JUMP + 2)
+        np.zeros(longest), np.zeros(longest, np.int32), np.zeros(2 * LONGEST_JUMP + 2)
     )
     sweeps.begin(cells, counts, links, state)
     simple = simple_rounds(rounds)
@@ -108,7 +108,7 @@ def sample(
         (sweeps.FERTILITY, rounds),
     ):
         histogram = counts.fertility.sum(0, dtype=np.float64) + 1
-        pseudo.fertility[:] = _FERTILITY * _FERTILITIES * histogram / histogram.sum()
+        pseudo.fertility[:] = _FERTILITY * FERTILITIES * histogram / histogram.sum()
         for k in range(count):
             tick()
             averaged = stage == sweeps.FERTILITY and k >= count // 2

@@ -43,10 +43,8 @@ class Posteriors:
     too_long: list[int]
 
     def matrices(self, pair: int) -> tuple[Floats, Floats]:
-        """Both directions of a pair, (target, source) each."""
+        """Both directions of a pair that is not too long, (target, source) each."""
         shape = self.shapes[pair]
-        if pair in self.too_long:
-            return np.zeros(shape, np.float32), np.zeros(shape, np.float32)
         cells = slice(self.begins[pair], self.begins[pair + 1])
         return self.forward[cells].reshape(shape), self.backward[cells].reshape(shape)
 

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from regard import files, tensor_files
 from regard.errors import DataError
-from regard.translation.linking.chain import Direction
+from regard.translation.linking.chain import FERTILITIES, LONGEST_JUMP, Direction
 from regard.translation.linking.sweeps import Counts
 
 FORMAT = "regard word links, version 1"
+_LARGEST_COUNT = 2.0**53
 
 
 @dataclass(frozen=True)
@@ -86,30 +87,41 @@ class Priors:
             raise DataError(f"{path}: holds no word links that `regard align --keep` wrote")
         try:
             chains = {name: _learned(name, tensors) for name in names}
-        except (KeyError, ValueError, IndexError) as fault:
+        except (KeyError, ValueError, RecursionError) as fault:
             raise DataError(f"{path}: damaged: {fault}") from None
         return cls(chains)
 
 
 def _learned(name: str, tensors: dict[str, torch.Tensor]) -> Learned:
-    def array(key: str) -> Any:
-        return tensors[f"{name}.{key}"].numpy()
+    def array(key: str, dtype: torch.dtype, *shape: int) -> Any:
+        tensor = tensors[f"{name}.{key}"]
+        if tensor.dtype != dtype or tensor.shape != shape:
+            raise ValueError(
+                f"{name}.{key} is {tensor.dtype} of shape {list(tensor.shape)}, expected {dtype} of {list(shape)}"
+            )
+        return tensor.numpy()
 
-    source, target = (json.loads(array(key).tobytes()) for key in ("source_forms", "target_forms"))
-    counts, types = Counts(*(array(key) for key in Counts._fields)), array("types")
-    expected = {
-        "sources": (len(source),),
-        "unlinked": (len(target) + 1,),
-        "pairs": (len(types),),
-        "types": (len(counts.pairs), 2),
-    }
-    for key, shape in expected.items():
-        if array(key).shape != shape:
-            raise ValueError(f"{name}.{key} has shape {array(key).shape}, expected {shape}")
-    if len(types) and not ((types >= 0) & (types < [len(source), len(target)])).all():
+    def forms(key: str) -> list[str]:
+        content = array(key, torch.uint8, tensors[f"{name}.{key}"].numel())
+        words = json.loads(content.tobytes())
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise ValueError(f"{name}.{key} is no list of words")
+        return words
+
+    source, target = forms("source_forms"), forms("target_forms")
+    linked = tensors[f"{name}.types"].numel() // 2
+    types = array("types", torch.int32, linked, 2)
+    if not ((types >= 0) & (types < [len(source), len(target)])).all():
         raise ValueError(f"{name}.types names forms that do not exist")
-    if not all(np.isfinite(each).all() and (each >= 0).all() for each in counts):
-        raise ValueError(f"{name}: counts below 0 or not finite")
+    counts = Counts(
+        pairs=array("pairs", torch.float32, linked),
+        sources=array("sources", torch.float32, len(source)),
+        unlinked=array("unlinked", torch.float32, len(target) + 1),
+        jumps=array("jumps", torch.float64, 2 * LONGEST_JUMP + 1),
+        fertility=array("fertility", torch.float32, len(source), FERTILITIES),
+    )
+    if not all(((each >= 0) & (each < _LARGEST_COUNT)).all() for each in counts):
+        raise ValueError(f"{name}: counts below 0, too large or not finite")
     return Learned(source, target, types, counts)
 
 
