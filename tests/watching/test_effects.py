@@ -267,6 +267,7 @@ def test_metrics_are_those_of_their_definitions():
         ),
         ({"metric": metrics.LogProbability(20)}, WatchError, "tokens 0 to 19"),
         ({"metric": metrics.LogProbability(1, 7)}, WatchError, "positions 0 to 6"),
+        ({"metric": metrics.Divergence(7)}, WatchError, "positions 0 to 6"),
         ({"metric": 3}, TypeError, "metric"),
         ({"edit": Scale(0.0, heads=5)}, WatchError, "this attention has heads 0 to 2"),
         ({"edit": Scale}, TypeError, "edit"),
@@ -292,3 +293,56 @@ def test_bad_input_is_refused_in_a_sentence(options, error, message):
 def test_a_model_in_training_mode_warns():
     with pytest.warns(RuntimeWarning, match=r"call model\.eval\(\)"):
         regard.effects(gpt2().train(), TOKENS, mean)
+
+
+def test_copies_that_are_not_batch_entries_of_the_attention_run_alone():
+    # The batch has as many entries as positions, and positions come first.
+    module, x = torch.nn.MultiheadAttention(8, 2).eval(), torch.randn(4, 4, 8)
+    tables = [
+        regard.effects(module, (x, x, x), lambda output: output[0][:, 0].norm(), batch=batch)
+        for batch in (None, 1)
+    ]
+    torch.testing.assert_close(tables[0].array(), tables[1].array(), **CLOSE)
+
+
+class Uncopied(tuple):
+    """A tuple that cannot be made again from its members."""
+
+    def __new__(cls, state, name):
+        return super().__new__(cls, (state, name))
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, copied):
+        super().__init__()
+        self.attention, self.copied = torch.nn.MultiheadAttention(8, 2, batch_first=True), copied
+
+    def forward(self, states):
+        x = states if isinstance(states, torch.Tensor) else states[0]
+        y = x + self.attention(x, x, x)[0]
+        return y if self.copied else Uncopied(y, "state")
+
+
+class Layers(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(map(Layer, (True, False, True)))
+
+    def forward(self, states):
+        for layer in self.layers:
+            states = layer(states)
+        return states
+
+
+def test_layers_whose_outputs_cannot_be_copied_run_again():
+    model, x = Layers().eval(), torch.randn(2, 5, 8)
+    table = regard.effects(model, (x,), mean)
+    plain = [
+        regard.effects(model, lambda model: model(x), mean, layers=row.name, edit=Scale(0.0))[
+            row.head
+        ]
+        for row in table
+    ]
+    assert not any("forward" in vars(layer) for layer in model.layers)
+    for row, alone in zip(table, plain, strict=True):
+        assert abs(row.effect - alone.effect) < 1e-5 < abs(row.effect)

@@ -161,6 +161,14 @@ def test_bad_edits_are_refused_in_a_sentence():
         regard.change(model, {"*": From(bare)}),
     ):
         model(CLEAN)
+    with torch.no_grad(), regard.watch(model, values=True) as two:
+        model(CLEAN.repeat(2, 1))
+    with (
+        pytest.raises(WatchError, match="pass as many batch entries to both"),
+        torch.no_grad(),
+        regard.change(model, {"*": From(two)}),
+    ):
+        model(CLEAN)
     with pytest.raises(ValueError, match='pass "outputs" or "weights"'):
         From(bare, replaces="keys")
     with pytest.raises(ValueError, match="have no keys"):

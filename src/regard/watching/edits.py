@@ -272,7 +272,14 @@ class From(OfOutputs):
                 " places=, for each query of this run the query of the other"
             )
         rows = torch.tensor(places, device=weights.device)
-        patched = recorded.index_select(-2, rows.clamp(min=0)).expand(weights.shape)
+        patched = recorded.index_select(-2, rows.clamp(min=0))
+        try:
+            patched = patched.expand(weights.shape)
+        except RuntimeError:
+            raise WatchError(
+                f"the other run has {self.replaces} of shape {list(patched.shape)}, and this run {list(weights.shape)}:"
+                " pass as many batch entries to both, or one to the other"
+            ) from None
         return torch.where((rows < 0).unsqueeze(-1), weights, patched)
 
 

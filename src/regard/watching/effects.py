@@ -152,6 +152,7 @@ class OfCopies(Edit):
     edit: Edit | OnWeights
     units: Mapping[int, Unit]  # by the number of the copy
     copies: int
+    entries: int  # of the batch, in each copy
 
     @property
     def edits_outputs(self) -> bool:
@@ -161,6 +162,11 @@ class OfCopies(Edit):
         return replace(self, edit=self.edit.bound(names)) if isinstance(self.edit, Edit) else self
 
     def of(self, weights: Tensor, start: int) -> Tensor:
+        if self.copies > 1 and len(weights) != self.copies * self.entries:
+            raise WatchError(
+                f"an attention has {len(weights)} batch entries, and the model {self.entries} in each of"
+                f" {self.copies} copies: pass batch=1"
+            )
         planes = list(weights.chunk(self.copies))
         for number, unit in self.units.items():
             plane = planes[number]
@@ -280,21 +286,25 @@ class _Scan:
     def _agrees(self, copies: int, reuses: bool, base: float) -> bool:
         try:
             blocks = self._blocks.below_last() if reuses else []
-            numbers = self._outputs({}, blocks, copies)
-        except Exception:  # such as layers that read the cache of another layer
+            # The last attention runs in any case. It refuses copies that are not its batch entries.
+            numbers = self._outputs({self._paths[-1]: self._of_copies({}, copies)}, blocks, copies)
+        except Exception:  # such as of layers that read the cache of another layer
             return False
         return all(abs(number - base) <= CLOSE * max(1.0, abs(base)) for number in numbers)
+
+    def _of_copies(self, units: Mapping[int, Unit], copies: int) -> OfCopies:
+        return OfCopies(self.edit, units, copies, self.inputs.entries)
 
     def _metrics(self, group: list[Unit], reuses: bool) -> list[float]:
         edits: dict[str, Edit] = {}
         copies = len(group)
         if group[0].attention is None:
-            of_copies = OfCopies(self.edit, dict(enumerate(group)), copies)
+            of_copies = self._of_copies(dict(enumerate(group)), copies)
             edits = dict.fromkeys(self._paths, of_copies)
         else:
             placed = enumerate(group)
             for path, members in groupby(placed, lambda pair: pair[1].attention.path):  # type: ignore[union-attr]
-                edits[path] = OfCopies(self.edit, dict(members), copies)
+                edits[path] = self._of_copies(dict(members), copies)
         return self._outputs(edits, self._blocks.below(edits) if reuses else [], copies)
 
     def _outputs(self, edits: dict[str, Edit], blocks: list[str], copies: int) -> list[float]:
@@ -302,8 +312,7 @@ class _Scan:
         entries = self.inputs.entries
         with ExitStack() as stack:
             stack.enter_context(self._blocks.replayed(blocks, entries, copies))
-            if edits:
-                stack.enter_context(change(self.model, edits))
+            stack.enter_context(change(self.model, edits))
             output = self._pass(copies)
         outputs = (copy_of(output, number, copies, entries) for number in range(copies))
         return [float(of_entries(self._metric(each)).double().mean()) for each in outputs]

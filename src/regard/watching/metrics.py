@@ -60,9 +60,8 @@ def logits_of(output: Any) -> Float[Tensor, "entries length vocabulary"]:
 def _at(scores: Tensor, token: Token, position: int) -> Tensor:
     """The score of a token at a position; of a token for each entry if there are several."""
     tokens = torch.as_tensor(token if isinstance(token, int | Tensor) else list(token))
-    length, vocabulary = scores.shape[1:]
-    if not -length <= position < length:
-        raise WatchError(f"position is {position}: the output has positions 0 to {length - 1}")
+    vocabulary = scores.shape[-1]
+    scores = _of_position(scores, position)
     if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < vocabulary:
         raise WatchError(f"token is {token}: the output has logits of tokens 0 to {vocabulary - 1}")
     if tokens.ndim and len(tokens) != len(scores):
@@ -70,7 +69,15 @@ def _at(scores: Tensor, token: Token, position: int) -> Tensor:
             f"there are {len(tokens)} tokens for {len(scores)} batch entries: pass one each"
         )
     index = tokens.to(scores.device).expand(len(scores)).unsqueeze(1)
-    return scores[:, position].gather(-1, index).squeeze(1)
+    return scores.gather(-1, index).squeeze(1)
+
+
+def _of_position(numbers: Tensor, position: int) -> Tensor:
+    """What each entry has at a position of (entries, length, ...)."""
+    length = numbers.shape[1]
+    if not -length <= position < length:
+        raise WatchError(f"position is {position}: the output has positions 0 to {length - 1}")
+    return numbers[:, position]
 
 
 @dataclass(frozen=True)
@@ -157,4 +164,6 @@ class Divergence(Metric):
         scores = logits.log_softmax(-1)
         base = scores.detach() if self.unedited is None else self.unedited
         divergence = (base.exp() * (base - scores)).sum(-1)
-        return divergence.mean(-1) if self.position is None else divergence[:, self.position]
+        if self.position is None:
+            return divergence.mean(-1)
+        return _of_position(divergence, self.position)

@@ -66,15 +66,14 @@ class Blocks:
     @contextmanager
     def replayed(self, names: Iterable[str], entries: int, copies: int) -> Iterator[None]:
         """Inside, these blocks return what they returned before, in several copies."""
-        modules = {name: self._modules[name] for name in names}
-        for name, module in modules.items():
-            output = repeated(self._outputs[name], entries, copies)
-            vars(module)["forward"] = lambda *_, output=output, **__: output
+        outputs = {name: repeated(self._outputs[name], entries, copies) for name in names}
         try:
+            for name, output in outputs.items():
+                vars(self._modules[name])["forward"] = lambda *_, output=output, **__: output
             yield
         finally:
-            for module in modules.values():
-                del vars(module)["forward"]
+            for name in outputs:
+                vars(self._modules[name]).pop("forward", None)
 
 
 def _block(model: nn.Module, path: str) -> str | None:
