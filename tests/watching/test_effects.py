@@ -346,3 +346,13 @@ def test_layers_whose_outputs_cannot_be_copied_run_again():
     assert not any("forward" in vars(layer) for layer in model.layers)
     for row, alone in zip(table, plain, strict=True):
         assert abs(row.effect - alone.effect) < 1e-5 < abs(row.effect)
+
+
+def test_the_loss_of_a_padded_text_is_that_of_its_tokens():
+    torch.manual_seed(0)
+    logits, tokens = torch.randn(2, 6, 20), torch.randint(20, (2, 6))
+    padded = tokens.clone()
+    padded[1, 4:] = -100
+    losses = metrics.Loss(padded)(logits)
+    torch.testing.assert_close(losses[0], metrics.Loss(tokens)(logits)[0])
+    torch.testing.assert_close(losses[1], metrics.Loss(tokens[:, :4])(logits[:, :4])[1])

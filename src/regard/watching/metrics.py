@@ -17,6 +17,7 @@ from regard.watching.errors import WatchError
 __all__ = ["Difference", "Divergence", "LogProbability", "Loss", "Metric"]
 
 Token = int | Iterable[int] | Tensor
+PADDING = -100  # as in the labels of Hugging Face models
 
 
 class Metric(ABC):
@@ -124,7 +125,7 @@ class Loss(Metric):
     """The mean of -log p of each token after those before it.
 
     Args:
-        tokens: (entries, length), the ids of the text.
+        tokens: (entries, length), the ids of the text; -100 for padding, which does not count.
         span: the tokens that count, a slice of their positions; all but the first by default.
     """
 
@@ -140,10 +141,11 @@ class Loss(Metric):
                 f"the loss is of tokens {list(tokens.shape)} in {self.span}, and the logits have"
                 f" {list(logits.shape[:2])}: pass the tokens of the model and a span with tokens after the first"
             )
+        labels = tokens[:, places]
         losses = F.cross_entropy(
-            logits[:, places - 1].transpose(1, 2), tokens[:, places], reduction="none"
+            logits[:, places - 1].transpose(1, 2), labels, ignore_index=PADDING, reduction="none"
         )
-        return losses.mean(-1)
+        return losses.sum(-1) / (labels != PADDING).sum(-1)
 
 
 @dataclass(frozen=True)
