@@ -68,7 +68,7 @@ class VectorFile:
         self.dtype = DTYPES[dtype]
         self.row_bytes = width * self.dtype.itemsize
         self._checksums: list[bytes] = []
-        self._checked = bytearray()
+        self._checked: dict[int, bytes] = {}  # the checksum that the content of a block had
         self._turn = threading.Lock()  # threads share the place in the file
         flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
         for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):  # a pipe is opened without waiting
@@ -101,9 +101,6 @@ class VectorFile:
             raise MemoryFileError(
                 f"{self.path}: {len(checksums)} checksums for {blocks} blocks of vectors: damaged"
             )
-        same = [new == old for new, old in zip(checksums, self._checksums, strict=False)]
-        flags = [flag and equal for flag, equal in zip(self._checked, same, strict=False)]
-        self._checked = bytearray(flags + [False] * (blocks - len(flags)))
         self.rows, self._checksums = rows, checksums
 
     def cut(self) -> None:
@@ -119,9 +116,9 @@ class VectorFile:
             MemoryFileError: the last block is damaged.
             OSError: the disk is full, or the file cannot be written.
         """
-        partial = self.rows % self.block
-        if partial:  # its new checksum covers the old rows, too
-            self.recheck(self.rows - partial)
+        first_block, partial = divmod(self.rows, self.block)
+        if partial and not self._is_checked(first_block):  # its new checksum covers the old rows
+            self.read(self.rows - partial, self.rows)
         content = _bytes(vectors.detach().to("cpu", self.dtype).contiguous())
         try:
             with self._turn:
@@ -133,11 +130,16 @@ class VectorFile:
             with suppress(OSError):
                 self.cut()
             raise OSError(fault.errno, fault.strerror, str(self.path)) from fault
-        first_block, stop = self.rows // self.block, self.rows + len(vectors)
-        return {
+        stop = self.rows + len(vectors)
+        checksums = {
             block: checksum(self._content(block * self.block, min(stop, (block + 1) * self.block)))
             for block in range(first_block, -(-stop // self.block))
         }
+        self._checked |= checksums
+        return checksums
+
+    def _is_checked(self, block: int) -> bool:
+        return self._checked.get(block) == self._checksums[block]
 
     def recheck(self, start: int) -> None:
         """Compare the checksum of a block again.
@@ -145,7 +147,7 @@ class VectorFile:
         Raises:
             MemoryFileError: the block is damaged.
         """
-        self._checked[start // self.block] = False
+        self._checked.pop(start // self.block, None)
         self.read(start, start + 1)
 
     def read(self, start: int, stop: int, out: np.ndarray | None = None) -> Tensor:
@@ -160,7 +162,7 @@ class VectorFile:
             MemoryFileError: the file was cut, or the block is damaged.
         """
         block = start // self.block
-        if not self._checked[block]:
+        if not self._is_checked(block):
             begin, end = block * self.block, min(self.rows, (block + 1) * self.block)
             content = self._content(begin, end, out)
             if checksum(content) != self._checksums[block]:
@@ -168,7 +170,7 @@ class VectorFile:
                     f"{self.path}: damaged in block {block}, rows {begin:,} to {end - 1:,}:"
                     " its checksum is not that of its vectors"
                 )
-            self._checked[block] = True
+            self._checked[block] = self._checksums[block]
             content = content[(start - begin) * self.row_bytes : (stop - begin) * self.row_bytes]
         else:
             content = self._content(start, stop, out)
