@@ -44,6 +44,7 @@ def prepare(
 
     Example:
         >>> import torch
+        >>> from regard.scores import Additive
         >>> score, key, query = Additive(3, 5, 8), torch.ones(4, 5), torch.ones(1, 3)
         >>> quick, prepared = prepare(score, key)
         >>> torch.allclose(quick(query, prepared), score(query, key))
