@@ -74,7 +74,7 @@ def build(folder: Path, configuration: str) -> None:
         if name in ("train", "valid", "test"):
             _write(folder / "parts" / f"{name}.tsv", both)
             _write(folder / "FOLDER" / "parts" / f"{name}.tsv", both)
-    for name in ("text.es", "book.es", "mono.fr", "news.fr", "es.txt"):
+    for name in ("text.es", "text.ro", "book.es", "mono.fr", "news.fr", "es.txt"):
         _write(folder / name, ["El gato negro duerme.", "Hace frío."])
     for name in ("text.en", "en.txt"):
         _write(folder / name, ["The black cat sleeps.", "It is cold."])
