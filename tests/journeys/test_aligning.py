@@ -166,7 +166,7 @@ def test_links_alone_need_the_sentences(model, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "named", "code"),
     [
-        (["a"], "TARGET", 2),
+        (["a"], "a: no such file", 1),  # a table
         ([], "--choose", 2),
         (["none", "none"], "none: no such file", 1),
         (["El gato", "The cat"], "--text", 1),

@@ -69,6 +69,11 @@ def align(options: AlignOptions) -> None:
     if options.out is not None:
         check_picture(options.out)
     pairs = _pairs(source, target, options)
+    if options.out is not None:
+        beginning = list(islice(pairs, 2))
+        if len(beginning) > 1:
+            raise ConfigurationError("--out draws one pair: use --text, or files of one line")
+        pairs = iter(beginning)
     if options.adapting.adapt:
         _print(adapting.adapted(list(pairs), options), options, "learnt from the text")
         return
@@ -98,9 +103,7 @@ def _aligned(
 def _print(alignments: Iterator[Aligned], options: AlignOptions, title: str) -> None:
     """A line of links for each pair; a picture of the only one."""
     unread = 0
-    for number, alignment in enumerate(alignments):
-        if options.out is not None and number:
-            raise ConfigurationError("--out draws one pair: use --text, or files of one line")
+    for alignment in alignments:
         unread += alignment.unread
         if options.out is not None:
             _draw(alignment, options.out, f"{title}: word links")
