@@ -12,7 +12,7 @@ import regard
 from regard.translation.translator import Translator
 
 PACKAGE = Path(regard.__file__).parent
-PAGE = PACKAGE.parents[1] / "docs" / "how-it-works" / "architecture.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-it-works" / "architecture.md"
 UNLISTED = 6  # files of a walk that the page may leave out, such as loops/availability.py
 
 
