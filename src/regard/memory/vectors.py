@@ -16,7 +16,8 @@ from torch import Tensor
 
 from regard.memory.file import WIDEST, MemoryFileError
 
-BLOCK = 1 << 21  # bytes of the widest vectors in a block: two fit the cache of a core
+# Bytes of the widest vectors in a block: smaller ones cost calls, larger ones leave the caches.
+BLOCK = 1 << 21
 LANES = 509  # a prime number of words, so that a shift of the content changes the sums
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 

@@ -79,6 +79,14 @@ def _uniform(state: Any) -> Any:
 
 
 @inner
+def _sentence(cells: Any, n: Any) -> Any:
+    """Where the source and the target of a pair begin, and how many words they have."""
+    place, target_place = cells.source_begins[n], cells.target_begins[n]
+    length = cells.source_begins[n + 1] - place
+    return place, target_place, length, cells.target_begins[n + 1] - target_place
+
+
+@inner
 def _bin(jump: Any, jumps: Any) -> Any:
     """The place of a jump among the counts: long ones share the outermost."""
     reach = jumps.size // 2
@@ -135,11 +143,7 @@ def begin(cells: Any, counts: Any, links: Any, state: Any) -> None:
     """Draw a source position for each target word, and count the links."""
     highest = counts.fertility.shape[1] - 1
     for n in range(cells.begins.size - 1):
-        place, target_place = cells.source_begins[n], cells.target_begins[n]
-        length, words = (
-            cells.source_begins[n + 1] - place,
-            cells.target_begins[n + 1] - target_place,
-        )
+        place, target_place, length, words = _sentence(cells, n)
         if length == 0 or words == 0:
             continue
         source_step, target_step = (1, length) if cells.forward else (words, 1)
@@ -177,11 +181,7 @@ def sweep(
     odds = pseudo.no_link / (1 - pseudo.no_link)
     types = counts.unlinked.size - 1
     for n in range(cells.begins.size - 1):
-        place, target_place = cells.source_begins[n], cells.target_begins[n]
-        length, words = (
-            cells.source_begins[n + 1] - place,
-            cells.target_begins[n + 1] - target_place,
-        )
+        place, target_place, length, words = _sentence(cells, n)
         if length == 0 or words == 0:
             continue
         source_step, target_step = (1, length) if cells.forward else (words, 1)
