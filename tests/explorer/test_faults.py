@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from tests.journeys.commands import check_refused, run
 
-from regard.explorer.server.serve import PortError, _listen
+from regard.serving.listening import PortError, listen
 
 if not Path("/proc/self/fd").exists():
     pytest.skip("no /proc on this system", allow_module_level=True)
@@ -84,8 +84,8 @@ def server():
     script = """
 import sys
 from regard.cli.main import main
-from regard.explorer.server import guard
-sys.modules["regard.explorer.server.serve"].IDLE = 3
+from regard.serving import guard, listening
+listening.IDLE = 3
 guard.SLOW = 3.0
 sys.exit(main(sys.argv[1:]))
 """
@@ -309,4 +309,4 @@ def test_a_port_in_use_is_an_error_of_ours():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(PortError, match=str(port)):
-            _listen(port)
+            listen("127.0.0.1", port)

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from regard.errors import RegardError
-from regard.explorer.server.errors import Refused
 from regard.explorer.server.models import KEPT, Models
 from regard.explorer.translating import explore
+from regard.serving.errors import Refused
 from regard.translation.opening import find
 from regard.translation.runs import Run
 from regard.translation.training import checkpoints

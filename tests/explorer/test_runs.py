@@ -7,8 +7,8 @@ import torch
 
 import regard
 from regard.explorer import Attention, Scene, Sequence
-from regard.explorer.server.errors import Refused
 from regard.explorer.server.runs import KEPT, PYRAMIDS, Run, Runs
+from regard.serving.errors import Refused
 
 
 def scene(heads: int) -> Scene:

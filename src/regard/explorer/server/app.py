@@ -2,13 +2,13 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 import torch
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -16,23 +16,23 @@ from starlette.routing import Route
 from torch import Tensor
 
 from regard.attention.shapes import ShapeError
-from regard.errors import RegardError, memory_named
+from regard.errors import memory_named
 from regard.explorer import page, scenes, translating
 from regard.explorer.contract import DEEP, Attention, Scene, pack
-from regard.explorer.server import fields
-from regard.explorer.server.errors import Refused
-from regard.explorer.server.guard import Guard
+from regard.explorer.server.edits import PATH, edits_of, reduction
 from regard.explorer.server.models import Models
 from regard.explorer.server.runs import Run, Runs
-from regard.explorer.server.work import Cancelled, Work
 from regard.explorer.tiles import SIZE, Tiles
+from regard.serving import fields, listening
+from regard.serving.errors import HANDLERS, Refused
+from regard.serving.guard import Guard
+from regard.serving.work import Work
 from regard.translation.evaluation.alignment import Link, parse_links
 from regard.translation.evaluation.gold import Gold
 
 TEXT = 4000  # characters of a sentence
 LINES = 8  # sentences of a request that asks for translations alone
 BINARY = "application/octet-stream"
-FAULT = "the server failed at this request; its terminal says why"
 HEAD = ("run", "attention", "head")  # fields that name a head of a run
 
 
@@ -147,7 +147,7 @@ class Explorer:
             raise Refused(400, "run: this run is not a translation")
         previous, model = run.translation, run.model
         prefix = fields.text(options, "prefix", TEXT, "")
-        edits = fields.edits(options.get("edits"))
+        edits = edits_of(options.get("edits"))
         text = fields.text(options, "text", TEXT) if "text" in options else None
 
         def call(check: Callable[[], None]) -> bytes:
@@ -227,7 +227,7 @@ class Explorer:
         size = tiles.levels[level]
         row = fields.integer(options, "row", 0, (size.rows - 1) // SIZE)
         column = fields.integer(options, "column", 0, (size.columns - 1) // SIZE)
-        reduce = fields.reduction(options)
+        reduce = reduction(options)
         computed = await self.work.run(
             request, lambda check: tiles.tile(level, row, column, reduce)
         )
@@ -244,7 +244,7 @@ class Explorer:
         if not tiles.strips:
             raise Refused(400, "attention: it is small, so that its tiles are exact at once")
         strip = fields.integer(options, "strip", 0, len(tiles.strips) - 1)
-        reduce = fields.reduction(options)
+        reduce = reduction(options)
         await self.work.run(request, lambda check: tiles.add(strip, reduce))
         return JSONResponse({"done": strip + 1, "of": len(tiles.strips)})
 
@@ -252,7 +252,7 @@ class Explorer:
         return self.runs[fields.text(options, "run", 100)]
 
     def _attention(self, options: Mapping[str, Any]) -> Attention:
-        return self._run(options).attention(fields.text(options, "attention", fields.PATH))
+        return self._run(options).attention(fields.text(options, "attention", PATH))
 
     def _tiles(self, options: Mapping[str, Any]) -> Tiles:
         attention = self._attention(options)
@@ -295,15 +295,14 @@ def application(explorer: Explorer, hosts: list[str]) -> Starlette:
             Route("/api/refine", explorer.refine, methods=["POST"]),
         ],
         middleware=[Middleware(Guard, hosts=hosts)],
-        exception_handlers={
-            Refused: lambda _, fault: _error(fault.reason, fault.status),
-            RegardError: lambda _, fault: _error(str(fault), 422),
-            Cancelled: lambda *_: Response(status_code=499),
-            HTTPException: lambda _, fault: _error(fault.detail, fault.status_code),
-            Exception: lambda *_: _error(FAULT, 500),
-        },
+        exception_handlers=HANDLERS,
         lifespan=explorer.lifespan,
     )
+
+
+def serve(explorer: Explorer, port: int = 0, ready: Callable[[str], None] = print) -> None:
+    """Serve an explorer until a signal comes (see `serving.listening.serve`)."""
+    listening.serve(partial(application, explorer), port, ready)
 
 
 def _linked(scene: Scene, links: set[Link]) -> Scene:
@@ -315,8 +314,3 @@ def _linked(scene: Scene, links: set[Link]) -> Scene:
 
 def _floats(numbers: Tensor) -> bytes:
     return np.asarray(numbers.float().cpu().numpy(), "<f4").tobytes()
-
-
-def _error(reason: str, status: int) -> Response:
-    headers = {"Retry-After": "1"} if status == 503 else None
-    return JSONResponse({"error": reason}, status, headers)

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 
-from regard.explorer.server.errors import Refused
+from regard.serving.errors import Refused
 from regard.translation.opening import find
 from regard.translation.runs import Run
 from regard.translation.runs.layout import CHECKPOINTS, MODEL, checkpoints

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from regard.explorer import translating
 from regard.explorer.contract import Attention, Scene
 from regard.explorer.numbers import Arithmetic
-from regard.explorer.server.errors import Refused
 from regard.explorer.server.models import Models
 from regard.explorer.tiles import Tiles
+from regard.serving.errors import Refused
 from regard.translation.results import Translation
 from regard.watching.change import Edits
 

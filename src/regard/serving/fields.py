@@ -7,18 +7,10 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from regard.explorer.server.errors import Refused
-from regard.explorer.tiles import Reduce
-from regard.watching.edits import Cell, Edit, Hard, Scale, Temperature
+from regard.serving.errors import Refused
 
-EDITS = 100
-PATH = 500  # characters of the name of an attention
-NUMBERS: Mapping[str, list[str]] = {
-    "scale": ["factor"],
-    "temperature": ["temperature"],
-    "cell": ["query", "key", "weight"],
-}
 DEEPEST = 32  # levels of nested lists and objects
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def parse(body: bytes, *names: str) -> dict[str, Any]:
@@ -43,7 +35,7 @@ def parse(body: bytes, *names: str) -> dict[str, Any]:
 def _depth(body: bytes) -> int:
     """The deepest nesting there can be: brackets in strings count as well, which only refuses more."""
     deepest = depth = 0
-    for byte in body:
+    for byte in body.translate(None, _NO_BRACKETS):
         if byte in b"[{":
             depth += 1
             deepest = max(deepest, depth)
@@ -108,45 +100,6 @@ def integer(fields: Mapping[str, Any], name: str, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise Refused(400, f"{name}: pass a whole number from {low} to {high}")
     return value
-
-
-def reduction(fields: Mapping[str, Any]) -> Reduce:
-    """The value of a pixel of a map: the maximum of its cells, or their mean."""
-    value: Reduce = fields.get("reduce", "max")
-    if value not in ("max", "mean"):
-        raise Refused(400, "reduce: pass max or mean")
-    return value
-
-
-def edits(value: Any) -> dict[str, list[Edit]]:
-    """Edits by the name of the attention, from a list of objects with a `kind` and its numbers."""
-    if not isinstance(value, list) or len(value) > EDITS:
-        raise Refused(400, f"edits: pass a list of at most {EDITS} objects")
-    by_attention: dict[str, list[Edit]] = {}
-    for fields in value:
-        if not isinstance(fields, dict):
-            raise Refused(400, "edits: each must be an object")
-        edit = _edit(fields)
-        check_names(fields, "attention", "head", "kind", *NUMBERS.get(fields["kind"], ()))
-        by_attention.setdefault(text(fields, "attention", PATH), []).append(edit)
-    return by_attention
-
-
-def _edit(fields: Mapping[str, Any]) -> Edit:
-    heads = None
-    if fields.get("head") is not None:
-        heads = integer(fields, "head", 0, 10_000)
-    match fields.get("kind"):
-        case "scale":
-            return Scale(number(fields, "factor", -100, 100), heads=heads)
-        case "temperature":
-            return Temperature(number(fields, "temperature", 0.01, 100), heads=heads)
-        case "hard":
-            return Hard(heads=heads)
-        case "cell":
-            query, key = (integer(fields, name, 0, 1 << 31) for name in ("query", "key"))
-            return Cell(query, key, number(fields, "weight", 0, 1), heads=heads)
-    raise Refused(400, "kind: pass scale, temperature, hard or cell")
 
 
 def number(fields: Mapping[str, Any], name: str, low: float, high: float) -> float:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
-from regard.explorer.server.errors import Refused
+from regard.serving.errors import Cancelled, Refused
 
 WAITING = 64  # requests in the queue
 SECONDS = 60.0  # that a request waits and computes at most
@@ -17,15 +17,11 @@ SECONDS = 60.0  # that a request waits and computes at most
 T = TypeVar("T")
 
 
-class Cancelled(Exception):
-    """The client left, so its work stops."""
-
-
 class Work:
     """A queue of functions for one thread."""
 
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "explorer")
+        self._thread = ThreadPoolExecutor(1, "work")
         self._waiting = 0
 
     async def run(self, request: Request, call: Callable[[Callable[[], None]], T]) -> T:
@@ -49,7 +45,7 @@ class Work:
         self._waiting += 1
         future = asyncio.wrap_future(self._thread.submit(checked))
         future.add_done_callback(self._finished)
-        leaving = asyncio.ensure_future(_leaving(request))
+        leaving = asyncio.ensure_future(client_leaves(request))
         try:
             either: set[asyncio.Future[Any]] = {future, leaving}
             done, _ = await asyncio.wait(either, timeout=SECONDS, return_when=FIRST_COMPLETED)
@@ -71,7 +67,7 @@ class Work:
         self._thread.shutdown(wait=True, cancel_futures=True)
 
 
-async def _leaving(request: Request) -> None:
+async def client_leaves(request: Request) -> None:
     """Wait until the client has left."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""Run the server on this machine's own address until a signal stops it."""
+"""Run a server until a signal stops it, with limits on slow connections."""
 
 import asyncio
 import socket
@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from regard.errors import RegardError
-from regard.explorer.server.app import Explorer, application
 
 LOOPBACK = "127.0.0.1"
 IDLE = 20  # seconds that an idle connection is kept, and that a request may take to arrive
@@ -42,17 +42,33 @@ class Punctual(H11Protocol):
             self.transport.abort()
 
 
-def serve(explorer: Explorer, port: int = 0, ready: Callable[[str], None] = print) -> None:
-    """Serve until SIGINT or SIGTERM, at any free port for 0; `ready` is called with the address.
+def serve(
+    application: Callable[[list[str]], ASGIApp], port: int = 0, ready: Callable[[str], None] = print
+) -> None:
+    """Serve until SIGINT or SIGTERM, on this machine alone; at any free port for 0.
+
+    Args:
+        application: makes the application for the values of Host that are this server.
+        ready: called with the address.
 
     Raises:
         PortError: the port is used by another program.
     """
-    listening = _listen(port)
+    listening = listen(LOOPBACK, port)
+    ready(f"http://{LOOPBACK}:{listening.getsockname()[1]}/")
+    run(application(own_hosts(listening)), listening)
+
+
+def own_hosts(listening: socket.socket) -> list[str]:
+    """The values of Host by which this machine calls the server."""
     port = listening.getsockname()[1]
-    hosts = [f"{name}:{port}" for name in (LOOPBACK, "localhost")]
+    return [f"{name}:{port}" for name in (LOOPBACK, "localhost")]
+
+
+def run(application: ASGIApp, listening: socket.socket) -> None:
+    """Answer the requests that come to a socket until SIGINT or SIGTERM."""
     config = uvicorn.Config(
-        application(explorer, hosts),
+        application,
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -63,19 +79,23 @@ def serve(explorer: Explorer, port: int = 0, ready: Callable[[str], None] = prin
         ws="none",
         http=Punctual,
     )
-    ready(f"http://{LOOPBACK}:{port}/")
     uvicorn.Server(config).run(sockets=[listening])
 
 
-def _listen(port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there.
+
+    Raises:
+        PortError: the port is used by another program, or the address is not one of this machine.
+    """
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((LOOPBACK, port))
+        listening.bind((host, port))
     except OSError as fault:
         listening.close()
         raise PortError(
-            f"port {port} of {LOOPBACK} cannot be used: {fault.strerror}; pass another one or leave out --port"
+            f"port {port} of {host} cannot be used: {fault.strerror}; pass another one or leave out --port"
         ) from None
     listening.listen(128)
     return listening

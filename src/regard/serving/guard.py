@@ -1,14 +1,15 @@
-"""What every request must pass: it came to this machine by its own name, from our own page, and is small."""
+"""What every request must pass: it came by a name of this server, from our own page, and is small."""
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Collection
 from contextlib import suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-BODY = 256 * 1024  # bytes of the largest request
-ADDRESS = 8192  # bytes of the longest address
+BODY = 256 * 1024  # bytes of the largest request, unless a server takes more
+ADDRESS = 8192  # bytes of the longest address, unless a server takes more
+JSON = "application/json"
 OPEN = 128  # requests that are answered at a time, and as many that arrive
 SLOW = 20.0  # seconds in which a whole request must arrive, and the next part of an answer be taken
 POLICY = (
@@ -30,13 +31,25 @@ class _CrowdedOutError(Exception):
 
 
 class Guard:
-    """Refuses foreign hosts (DNS rebinding) and origins, other content than JSON, and long bodies.
+    """Refuses foreign hosts (DNS rebinding) and origins, content of other types, and long bodies.
 
-    `hosts` are the values of Host that are this server: "127.0.0.1:8000" ...
+    Args:
+        hosts: the values of Host that are this server, "127.0.0.1:8000" ...; None for any, of a server whose requests
+            need a key.
+        types: the content types of bodies that are read.
+        body, address: the most bytes of a body and of an address.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
-        self._app, self._hosts, self._open = app, frozenset(hosts), 0
+    def __init__(
+        self,
+        app: ASGIApp,
+        hosts: Collection[str] | None,
+        types: Collection[str] = (JSON,),
+        body: int = BODY,
+        address: int = ADDRESS,
+    ) -> None:
+        self._app, self._hosts, self._types, self._open = app, hosts, types, 0
+        self._body, self._address = body, address
         # Deadlines of the bodies that arrive, oldest first.
         self._arriving: list[asyncio.Timeout] = []
 
@@ -71,7 +84,7 @@ class Guard:
             await _refuse(send, 408, f"the request did not arrive within {SLOW:.0f} seconds")
             return
         if body is None:
-            await _refuse(send, 413, f"the request is longer than {BODY} bytes")
+            await _refuse(send, 413, f"the request is longer than {self._body} bytes")
             return
         if self._open >= OPEN:
             await _refuse(send, 503, "the server has too much to do: try again in a moment")
@@ -98,7 +111,7 @@ class Guard:
                     self._arriving.remove(waiting[0])
                     waiting[0].reschedule(asyncio.get_running_loop().time())
                 self._arriving.append(deadline)
-                return await _body(receive)
+                return await _body(receive, self._body)
         except TimeoutError:
             if deadline not in self._arriving:
                 raise _CrowdedOutError from None
@@ -108,29 +121,30 @@ class Guard:
                 self._arriving.remove(deadline)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        if len(scope.get("raw_path", b"")) + len(scope["query_string"]) > ADDRESS:
-            return 414, f"the address is longer than {ADDRESS} bytes"
+        if len(scope.get("raw_path", b"")) + len(scope["query_string"]) > self._address:
+            return 414, f"the address is longer than {self._address} bytes"
         headers: dict[bytes, list[str]] = {}
         for name, value in scope["headers"]:
-            headers.setdefault(name, []).append(value.decode("latin-1"))
+            headers.setdefault(name, []).append(value.decode("latin-1").lower())
         hosts = headers.get(b"host", [])
-        if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
+        if len(hosts) != 1 or (self._hosts is not None and hosts[0] not in self._hosts):
             return (
                 421,
                 "this server answers on its own address alone: open the address that it printed",
             )
         for origin in headers.get(b"origin", []):
-            if origin.removeprefix("http://").lower() not in self._hosts:
+            if origin.partition("://")[2] not in (self._hosts or hosts):
                 return 403, "the request comes from a page of another site"
         if headers.get(b"sec-fetch-site", ["same-origin"])[0] not in ("same-origin", "none"):
             return 403, "the request comes from a page of another site"
         if scope["method"] == "POST":
-            kind = headers.get(b"content-type", [""])[0].split(";")[0].strip().lower()
-            if kind != "application/json":
-                return 415, "send the request as application/json"
             length = headers.get(b"content-length", ["0"])[0]
-            if length.isdigit() and int(length) > BODY:
-                return 413, f"the request has {length} bytes: at most {BODY} are read"
+            content_type = headers.get(b"content-type", [""])[0].split(";")[0].strip()
+            is_empty = length == "0" and b"transfer-encoding" not in headers
+            if content_type not in self._types and not (is_empty and "" in self._types):
+                return 415, f"send the request as {' or '.join(filter(None, self._types))}"
+            if length.isdigit() and int(length) > self._body:
+                return 413, f"the request has {length} bytes: at most {self._body} are read"
         return None
 
 
@@ -145,7 +159,7 @@ def _named(send: Send) -> Send:
     return adding
 
 
-async def _body(receive: Receive) -> bytes | None:
+async def _body(receive: Receive, longest: int) -> bytes | None:
     """The whole body; None if it is too long."""
     chunks, size = [], 0
     while True:
@@ -154,7 +168,7 @@ async def _body(receive: Receive) -> bytes | None:
             return b""
         chunk = message.get("body", b"")
         size += len(chunk)
-        if size > BODY:
+        if size > longest:
             return None
         chunks.append(chunk)
         if not message.get("more_body", False):
