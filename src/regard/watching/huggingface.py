@@ -2,14 +2,15 @@
 
 At every call `transformers` gets the function of an implementation from AttentionInterface and
 passes it queries, grouped keys, mask and scale. That function may repeat keys, change shapes or be
-compiled, so the calls are captured at the interface.
+compiled, so the calls are captured at the interface. A function that is not known is described by
+its arguments, and the call is recorded if a few rows of its result agree.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,6 +20,8 @@ from regard.attention.masks import MaskLike, causal
 from regard.attention.scores import ScaledDot, Score, SoftCap
 from regard.watching import functions, running
 from regard.watching.captured import CapturedCall
+from regard.watching.errors import WatchError
+from regard.watching.implied import Implied, difference, is_close, packed_lengths
 from regard.watching.interception import Adapter, adapter_of, register, replace_function
 from regard.watching.masks import FlexMask
 
@@ -64,12 +67,111 @@ def _getitem(original: Function) -> Function:
 
 def _intercepted(function: Function, name: str) -> Function:
     """The function, wrapped if its arguments describe the attention completely."""
-    adapter = EAGER if name == "eager" else adapter_of(function)
-    if adapter is None or getattr(function, "reports_attention", False):
-        return function
     if torch.compiler.is_compiling() or not running.is_observed():
         return function
-    return adapter.wrap(function)
+    if getattr(function, "reports_attention", False) or not callable(function):
+        return function
+    adapter = EAGER if name == "eager" else adapter_of(function)
+    return _compared(function, name) if adapter is None else adapter.wrap(function)
+
+
+def _compared(function: Function, name: str) -> Function:
+    """A function of another implementation, whose calls are described by their arguments.
+
+    It runs unchanged. If it calls a function that is known, that call is reported instead.
+    """
+
+    @functools.wraps(function)
+    def through(*arguments: Any, **options: Any) -> Any:
+        if not running.is_observed():
+            return function(*arguments, **options)
+        reports = running.reports()
+        result = function(*arguments, **options)
+        if running.reports() > reports:
+            return result
+        running.attention_begins(arguments, options)
+        edit = running.edit()
+        if not edit:
+            running.report_attention(lambda: _agreeing(name, result, *arguments, **options))
+            return result
+        call = _agreeing(name, result, *arguments, **options)
+        outputs = edit.of_weights(call.look().weights()) @ call.values()
+        outputs = edit.of_outputs(outputs) if edit.edits_outputs else outputs
+        running.report_attention(lambda: call, edited=True)
+        return outputs.transpose(1, 2).contiguous().to(result[0].dtype), *result[1:]
+
+    through.reports_attention = True  # type: ignore[attr-defined]
+    return through
+
+
+def _agreeing(
+    name: str,
+    result: Any,
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Any = None,
+    **options: Any,
+) -> CapturedCall:
+    """The call by its arguments, under the mask that they imply.
+
+    Raises:
+        WatchError: its result is another one.
+    """
+    kernel = f"its attention implementation {name!r}"
+    if options.get("cache") is not None or options.get("block_table") is not None:
+        raise WatchError(f"{kernel} reads a paged cache: watch model.generate or a forward pass")
+    if options.get("dropout"):
+        raise WatchError(f"{kernel} applies dropout, so it cannot be compared: call model.eval()")
+    output = result[0] if isinstance(result, tuple) else result
+    if not isinstance(output, Tensor) or output.ndim != 4:
+        raise WatchError(f"{kernel} returns no readings (batch, queries, heads, width)")
+    apart = torch.inf
+    for call, rows in _described(module, query, key, value, attention_mask, **options):
+        with running.reports_suppressed():  # the expected reading is no attention of the model
+            apart = min(apart, difference(call, output, rows))
+        if is_close(apart, query, output):
+            return call
+    raise WatchError(
+        f"{kernel} computes in an unknown way: its readings differ from those of its arguments by {apart:.2g}"
+        ' of their norm; load the model with "sdpa", or pass the function to regard.watching.register'
+    )
+
+
+def _described(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any, **options: Any
+) -> Iterator[tuple[CapturedCall, list[int]]]:
+    """The calls that the arguments may mean, and the rows that tell them apart."""
+    queries = query.shape[-2]
+    if mask is not None and not (isinstance(mask, Tensor) and mask.ndim == 2):  # it is complete
+        rows = Implied(queries, key.shape[-2], False).rows()
+        yield _flex(module, query, key, value, mask, **options), rows
+        return
+    if (
+        mask is not None and mask.shape[-1] < key.shape[-2]
+    ):  # a static cache is longer than its keys
+        key, value = (plane[..., : mask.shape[-1], :] for plane in (key, value))
+    is_causal = options.get("is_causal")
+    lengths = None
+    if mask is None and len(query) == 1:
+        sides = [options.get(f"cu_seq_lens_{side}") for side in "qk"]
+        texts = packed_lengths(options.get("position_ids"), queries)
+        if sides[0] is not None and sides[1] is not None:
+            lengths = sides[0].diff(), sides[1].diff()
+        elif texts is not None:
+            lengths = texts, texts
+    implied = Implied(
+        queries,
+        key.shape[-2],
+        getattr(module, "is_causal", True) if is_causal is None else bool(is_causal),
+        options.get("sliding_window"),
+        None if mask is None else mask.bool(),
+        lengths,
+    )
+    call = _flex(module, query, key, value, None, **options)
+    for readable in implied.masks():
+        yield replace(call, mask=readable), implied.rows()
 
 
 def _describes(

@@ -50,6 +50,7 @@ class RunningModule:
     inputs: set[int] = field(default_factory=set)  # where the memory of its arguments begins
     attention: int = 0
     attentions: int = 0
+    reports: int = 0
     crosses: bool | None = None
     crosses_by_name: bool = False
     in_one_memory: bool = False
@@ -280,7 +281,13 @@ def report_attention(capture: Callable[[], Any], edited: bool = False) -> None:
     for observer, path in _observing(stack):
         if not (edited and observer.edit(path, stack)):
             observer.attention_computed(path, stack, capture)
+    stack[-1].reports += 1
     stack[-1].attentions = max(stack[-1].attentions, stack[-1].attention + 1)
+
+
+def reports() -> int:
+    """How many attentions of the running module were reported."""
+    return _stack.get()[-1].reports
 
 
 def edit() -> Edit | None:

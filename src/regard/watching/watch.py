@@ -25,9 +25,10 @@ Capture = Callable[[], Captured]
 NUMBERS = "a number or several, such as [0, 3]"
 LAYERS = 'numbers of layers, or patterns such as "decoder.*"'
 COMPILED = (
-    "is compiled: its attention runs inside a graph and cannot be observed;"
-    ' watch the model before torch.compile, or under torch.compiler.set_stance("force_eager")'
+    "is compiled: its attention runs inside a graph and cannot be observed; run it inside `with"
+    ' torch.compiler.set_stance("force_eager"):`, where it gives the same bits as before torch.compile'
 )
+COMPILED_CALL = "_torchdynamo_orig_callable"  # of functions that torch.compile returned
 SCRIPTED = "is TorchScript, which calls no Python functions: watch the model it was made from"
 GRAPH = (
     "is a graph of operators, made by torch.export, which call no Python functions of attention:"
@@ -64,9 +65,9 @@ def watch(
 
     Queries and keys of every attention are kept by reference. Weights are computed only when a look
     needs them. A watch sees F.scaled_dot_product_attention, nn.MultiheadAttention and the layers of
-    nn.Transformer with their fast paths, flex_attention, Hugging Face's eager, sdpa and flex
-    attention, `regard.attend` and `regard.declare`. It sees calls inside `model`, in the thread or
-    task of the `with` block.
+    nn.Transformer with their fast paths, flex_attention, the functions of Hugging Face's
+    AttentionInterface, `regard.attend` and `regard.declare`. It sees calls inside `model`, in the
+    thread or task of the `with` block.
 
     Args:
         model: any module, on any device.
@@ -201,15 +202,20 @@ def add_compiled(
     """Add compiled modules, none of whose attentions was seen."""
     compiled: dict[str, str] = {}
     for path, module in modules.items():
-        call = getattr(module, "_compiled_call_impl", None)
-        is_compiled = call is not None or type(module).__name__ == "OptimizedModule"
         if isinstance(module, torch.jit.ScriptModule):
             compiled[path] = SCRIPTED
         elif is_graph(module) and not _is_within_any(path, compiled):
             compiled[path] = GRAPH
-        elif is_compiled and not _is_within_any(path, compiled):
+        elif is_compiled(module) and not _is_within_any(path, compiled):
             compiled[path] = COMPILED
     unseen |= {path: why for path, why in compiled.items() if not _saw(recorded, path)}
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """Whether torch.compile made it, compiled it in place, or compiled its forward."""
+    in_place = getattr(module, "_compiled_call_impl", None) is not None
+    forward = vars(module).get("forward")
+    return in_place or hasattr(forward, COMPILED_CALL) or type(module).__name__ == "OptimizedModule"
 
 
 def is_graph(module: nn.Module) -> bool:
