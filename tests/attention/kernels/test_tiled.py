@@ -82,11 +82,12 @@ def test_every_pair_that_may_be_read_is_in_one_tile_and_no_other_is(
         until = 0
         for tile in tiles(entry, frame, room):
             assert min(len(tile.rows), len(tile.columns)) > 0
-            part = torch.ones(len(tile.rows), len(tile.columns), dtype=torch.bool)
+            part = torch.ones(len(tile.rows), tile.keys, dtype=torch.bool)
             part = part.tril() if tile.triangle else part
             window = tile.window(frame)
             part = part if window is None else window.reshape(part.shape)
-            count[tile.rows.start : tile.rows.stop, tile.columns.start : tile.columns.stop] += part
+            rows, keys = tile.positions(frame)
+            count[rows[:, None], keys] += part
             joins = tile.rows.start < until
             assert tile.joins == joins
             assert not joins or (tile.rows.stop == until and room is None)
@@ -436,6 +437,17 @@ def test_explanations_count_tiles_and_the_pairs_in_them(monkeypatch: pytest.Monk
     assert because(documents, dropout=0.1).endswith("in 4 tiles that hold 25.0% of the pairs")
     assert because(CAUSAL, bias=Alibi(1)).endswith("in 8 tiles that hold 56.2% of the pairs")
     assert because(None, dropout=0.1).endswith("x 1024 keys on cpu")
+
+
+@pytest.mark.parametrize("how", [{}, {"dropout": 0.1}, {"bias": Alibi(1)}])
+def test_no_key_between_the_keys_of_a_union_is_read(
+    how: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(division, "STRIP", 128)
+    long = torch.empty(1, 1, 8192, 4)
+    mask = masks.band(64, 0) | (masks.padding([64]) & masks.band(None, -1024))
+    because = str(regard.explain(long, long, mask=mask, **how)).splitlines()[0]
+    assert because.endswith("in 64 tiles that hold 3.0% of the pairs")
 
 
 def random_mask(rows: Tensor, columns: Tensor) -> Tensor:

@@ -170,7 +170,7 @@ def test_progress_is_told_of_what_a_function_of_the_callers_learns(name: str) ->
     told: list[tuple[int, int]] = []
     query, weight = torch.randn(2, 9, 4), torch.ones(4, requires_grad=True)
     look = regard.look(query, torch.randn(2, 7, 4), score=lambda q, k: (q * weight) @ k.mT)
-    with patch("regard.attention.looks.weights.BLOCK", 20):
+    with patch("regard.attention.looks.source.BLOCK", 20):
         getattr(look, name)(progress=lambda *at: told.append(at))
     assert told == [(2 * (i + 1), 18) for i in range(9)]
 

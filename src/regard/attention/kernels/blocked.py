@@ -1,6 +1,7 @@
 """The equations in blocks of queries: any combination of parts, in memory that grows with lengths."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,9 +10,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from regard.attention.kernels.recomputing import Blocks, Recomputed, Span
-from regard.attention.kernels.reference import biased, read
+from regard.attention.kernels.reference import read, weigh
 from regard.attention.kernels.request import Request
-from regard.attention.kernels.ties import level
 from regard.attention.masks import Mask
 from regard.attention.normalisers import Hard
 from regard.attention.products import widen
@@ -30,20 +30,17 @@ class Blocked:
         return None
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
-        score, key = prepare(request.score, widen(request.key))
-        device = request.frame.device
+        score, key = request.score, widen(request.key)
+        if type(request.normaliser) is not Hard:  # which compares the keys as they are
+            score, key = prepare(score, key)
+        prepared, device = replace(request, score=score), request.frame.device
 
         def block(
             query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, span: Span
         ) -> Tensor:
             rows, columns = (torch.arange(s.start, s.stop, device=device) for s in span)
-            bias = request.bias_of(rows, columns) if bias is None else bias
-            scores = biased(request, widen(score(widen(query), key)), bias, rows, columns)
-            readable = request.readable(rows, columns, bias)
-            if type(request.normaliser) is Hard:
-                scores = level(request, scores, readable, bias, rows, columns)
-            weights = request.normaliser(scores, readable)
-            return read(request, weights, value)
+            section = prepared.section(rows, columns, (query, key, bias))
+            return read(request, weigh(section), value)
 
         tensors = (request.query, key, value, request.bias)
         height = BLOCK // max(1, request.row_size)
@@ -53,7 +50,7 @@ class Blocked:
 def in_blocks(request: Request, tensors: Sequence[Any], blocks: Blocks) -> Tensor:
     """The reading of a request, block by block; gradients compute each block again."""
     if transformed() or differentiated():
-        return blocks.concatenate(tensors)
+        return blocks.join([blocks.at(tensors, span) for span in blocks.spans])
     if not torch.is_grad_enabled():
         return blocks.write(tensors)
     named = [("mask", each) for each in request.mask_tensors() or ()]
@@ -61,7 +58,7 @@ def in_blocks(request: Request, tensors: Sequence[Any], blocks: Blocks) -> Tenso
     blocks = blocks.unless_changed(versions)
     if leaves is None:
         checkpointed = partial(checkpoint, blocks.at, tensors, use_reentrant=False)
-        return torch.cat([checkpointed(span) for span in blocks.spans], -2)
+        return blocks.join([checkpointed(span) for span in blocks.spans])
     reading: Tensor = Recomputed.apply(blocks, *tensors, *leaves)  # type: ignore[no-untyped-call]
     return reading
 

@@ -19,14 +19,14 @@ from regard.attention.kernels.recomputing import (
 )
 from regard.attention.kernels.request import Request
 from regard.attention.masks.positions import Band
-from regard.attention.masks.tiles import Tile, positions
+from regard.attention.masks.tiles import Tile
 from regard.attention.positions.biases import is_relative
 from regard.attention.products import divided
 from regard.attention.shapes import Shape
 from regard.attention.versions import Reads, Versions
 
 KEPT = 2  # tables of additions that are held: the strips of a window are alike, except at its ends
-Place = tuple[slice, ...]
+Place = tuple[slice | Tensor, ...]
 Additions = tuple[Tensor | None, Tensor | None]
 
 
@@ -132,8 +132,9 @@ class Tiling:
                     tile, window = _trimmed(tile, window)
                     window = self.plane(window)
                 if tile.columns:
-                    rows, columns = (_slice(side) for side in (tile.rows, tile.columns))
-                    yield Piece(tile, (*front, rows), (*front, columns), window, number)
+                    rows, columns = (slice(s.start, s.stop) for s in (tile.rows, tile.columns))
+                    keys = tile.positions(self.request.frame)[1] if tile.runs else columns
+                    yield Piece(tile, (*front, rows), (*front, keys), window, number)
                     number += 1
 
     def additions(self, piece: Piece, bias: Tensor | None) -> Additions:
@@ -160,8 +161,7 @@ class Tiling:
         if window is None and (window := piece.tile.window(request.frame)) is not None:
             window = self.plane(window)
         if request.bias_function is not None:
-            at = positions(piece.tile.rows, piece.tile.columns, request.frame)
-            bias = self.plane(request.bias_between(*at))
+            bias = self.plane(request.bias_between(*piece.tile.positions(request.frame)))
             front = piece.within(bias)[:2]  # it has the rows and columns of the piece already
             bias = bias[front]
         if bias is None:
@@ -180,12 +180,10 @@ def _forbid(window: Tensor, dtype: torch.dtype) -> Additions:
     return added, None if readable.all() else ~readable
 
 
-def _slice(side: range) -> slice:
-    return slice(side.start, side.stop)
-
-
 def _trimmed(tile: Tile, window: Tensor) -> tuple[Tile, Tensor]:
     """The tile and its window from the first to the last key that a query reads."""
+    if tile.runs:
+        return tile, window
     keys = window.flatten(0, -2).any(0).nonzero()
     if not len(keys):
         return tile._replace(columns=range(0)), window

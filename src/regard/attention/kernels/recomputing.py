@@ -42,6 +42,7 @@ class Blocks:
 
     read: Read
     spans: Iterable[Any]
+    result: int = QUERY  # the side that the reading has as many rows as
 
     def cut(self, side: int, tensor: Any, span: Any) -> Any:
         """A block's part of the query, key, value or bias."""
@@ -60,8 +61,9 @@ class Blocks:
         )
         return self.read(query, key, value, bias, span)
 
-    def concatenate(self, tensors: Sequence[Any]) -> Tensor:
-        return torch.cat([self.at(tensors, span) for span in self.spans], -2)
+    def join(self, blocks: Sequence[Tensor]) -> Tensor:
+        """The reading, of the readings of all blocks."""
+        return torch.cat(list(blocks), -2)
 
     def write(self, tensors: Sequence[Any]) -> Tensor:
         """The reading, written into one tensor block by block."""
@@ -112,7 +114,7 @@ class Blocks:
         """Every block computed again, from leaves of its own, and the sums of its gradients."""
         sides = [min(i, OTHERS) for i in range(len(tensors))]
         if upstream_last:
-            sides[-1] = QUERY  # it has a row for each query
+            sides[-1] = self.result
         totals: list[Any] = [
             widen(torch.zeros_like(tensor, requires_grad=False)) if need else None
             for tensor, need in zip(tensors, needs, strict=True)
@@ -219,7 +221,7 @@ class RecomputedGradients(torch.autograd.Function):
         ctx.set_materialize_grads(False)
 
         def gradients(reading: Tensor, leaves: Sequence[Tensor], span: Any) -> list[Tensor | None]:
-            return _grad(reading, leaves, needs, blocks.cut(QUERY, upstream, span))
+            return _grad(reading, leaves, needs, blocks.cut(blocks.result, upstream, span))
 
         with surroundings.restore(), torch.enable_grad():
             return tuple(blocks.sums(inputs, needs, gradients))

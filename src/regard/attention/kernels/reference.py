@@ -30,28 +30,15 @@ def scores_of(
     if rows is not None:
         query = query.index_select(-2, rows)
     scores = widen(request.score(query, widen(request.key)))
-    return biased(request, scores, bias, rows), request.readable(rows, bias=bias), bias
-
-
-def biased(
-    request: Request,
-    scores: Tensor,
-    bias: Tensor | None,
-    rows: Tensor | None = None,
-    columns: Tensor | None = None,
-) -> Tensor:
-    """All scores, or those of some queries and some keys, in float32 at least, with their bias."""
-    frame = request.frame
-    queries = frame.queries if rows is None else rows.shape[0]
-    keys = frame.keys if columns is None else columns.shape[0]
-    if scores.shape[-2:] != (queries, keys):
+    lengths = query.shape[-2], request.keys
+    if scores.shape[-2:] != lengths:
         raise ShapeError(
-            f"the score gave shape {list(scores.shape)}:"
-            f" it must give [..., {queries}, {keys}], for as many queries as it is passed"
+            f"the score gave shape {list(scores.shape)}: it must give"
+            f" [..., {lengths[0]}, {lengths[1]}], for as many queries as it is passed"
         )
     if bias is not None:
         scores = scores + fitted(bias, scores.dtype).to(scores.dtype)
-    return scores
+    return scores, request.readable(rows, bias=bias), bias
 
 
 def read(request: Request, weights: Tensor, value: Tensor) -> Tensor:

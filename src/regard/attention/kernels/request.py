@@ -171,6 +171,32 @@ class Request:
             self._readable = self._window(None, None, bias)
         return self._readable
 
+    def section(
+        self,
+        rows: Tensor,
+        columns: Tensor,
+        sides: tuple[Tensor, Tensor, Tensor | None] | None = None,
+    ) -> Request:
+        """The request of some queries and some keys, with a mask and a bias of these alone, as tensors.
+
+        `sides` are its query, key and bias, where they are cut already.
+        """
+        if sides is None:
+            query, key = pick(self.query, -2, rows), pick(self.key, -2, columns)
+            sides = query, key, self.bias_of(rows, columns)
+        query, key, bias = sides
+        if self.bias_function is not None:
+            bias = self.bias_between(rows, columns)
+        return replace(
+            self,
+            query=query,
+            key=key,
+            bias=bias,
+            bias_function=None,
+            mask=self.readable(rows, columns, bias),
+            frame=self.frame._replace(queries=len(rows), keys=len(columns)),
+        )
+
     def mask_tensors(self) -> list[Tensor] | None:
         """The tensors that the mask reads; None where a function of the caller's may read others."""
         if self.mask is None:

@@ -17,7 +17,6 @@ def level(
     readable: Tensor | None,
     bias: Tensor | None,
     rows: Tensor | None = None,
-    columns: Tensor | None = None,
 ) -> Tensor:
     """The scores for a hard choice: keys that equal the best one of a row have its score.
 
@@ -27,8 +26,7 @@ def level(
     if not is_pairwise(request.score):
         return scores
     query = request.query if rows is None else request.query.index_select(-2, rows)
-    key = request.key if columns is None else request.key.index_select(-2, columns)
-    return level_best(scores, query, key, readable, bias)
+    return level_best(scores, query, request.key, readable, bias)
 
 
 def level_best(

@@ -91,7 +91,7 @@ def _division(request: Request, is_written: bool) -> Division:
 
 def area(division: Division) -> int:
     """The pairs within tiles."""
-    return sum(len(tile.rows) * len(tile.columns) for entry in division for tile in entry)
+    return sum(len(tile.rows) * tile.keys for entry in division for tile in entry)
 
 
 def read_tiles(request: Request, value: Tensor, fused: bool) -> Tensor | None:

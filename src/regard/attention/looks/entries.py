@@ -133,16 +133,6 @@ def with_batch(
     return changed_request.with_bias(change_all)
 
 
-def with_tensors(request: Request, change: Callable[[Tensor], Tensor]) -> Request | None:
-    """The request with other tensors; None where a function of the caller's may hide some."""
-    score = with_parameters(request.score, lambda parameter, axes: change(parameter))
-    if score is None or not request.normaliser.is_ours:
-        return None
-    bias = None if request.bias is None else change(request.bias)
-    query, key = change(request.query), change(request.key)
-    return replace(request, query=query, key=key, score=score, bias=bias)
-
-
 class Stored(PairScore):
     """A score for weights that are there already: they are passed as the query."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
 from importlib import import_module
 from typing import Any, cast
@@ -17,7 +16,7 @@ from regard.attention.looks.notebook import html
 from regard.attention.looks.scored import MeanBlocks, ScaledBlocks, scaled
 from regard.attention.looks.source import BlockSource
 from regard.attention.looks.statistics import Statistics
-from regard.attention.looks.weights import Weights
+from regard.attention.looks.weights import ALL, Change, Weights
 from regard.attention.normalisers import Identity
 from regard.attention.shapes import Shape, ShapeError, check_rank
 
@@ -275,8 +274,8 @@ class MeanLook(Look):
             return None
         return spoilt.expand(*self._look.shape[:-2], *spoilt.shape[-2:]).any(-3)
 
-    def _with(self, change: Callable[[Request], Request]) -> MeanLook:
-        return MeanLook(self._look._with(change))
+    def _with(self, change: Change, rows: Tensor | None = None, columns: slice = ALL) -> MeanLook:
+        return MeanLook(self._look._with(change, rows, columns))
 
 
 class ScaledLook(Look):
@@ -320,5 +319,5 @@ class ScaledLook(Look):
     def _spoilt(self, rows: Tensor | None) -> Tensor | None:
         return self._look._spoilt(rows)
 
-    def _with(self, change: Callable[[Request], Request]) -> ScaledLook:
-        return self._with_look(self._look._with(change))
+    def _with(self, change: Change, rows: Tensor | None = None, columns: slice = ALL) -> ScaledLook:
+        return self._with_look(self._look._with(change, rows, columns), self._factors[..., columns])

@@ -103,8 +103,8 @@ def prepared(request: Request) -> Request:
     return request.with_bias(lambda bias: fitted(bias, dtype, temperature))
 
 
-def masked_scores(request: Request, rows: Tensor) -> Tensor:
-    """The scores of these queries over the temperature, -inf where a key may not be read."""
+def masked_scores(request: Request, rows: Tensor | None = None) -> Tensor:
+    """The scores of these queries, or of all, over the temperature, -inf where a key may not be read."""
     scores, readable, _ = scores_of(request, rows)
     if readable is not None:
         scores = torch.where(readable, scores, -torch.inf)

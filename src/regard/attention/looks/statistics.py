@@ -98,7 +98,7 @@ class Statistics(Weights):
         self._temperature()
         return self._answer(
             methodcaller("log_normaliser"),
-            lambda look, rows: log_normaliser_of(look._scores(rows)),
+            lambda look: log_normaliser_of(look._scores()),
             progress,
         )
 
@@ -114,23 +114,21 @@ class Statistics(Weights):
         """
         return self._answer(
             methodcaller("entropy"),
-            lambda look, rows: entropy_of(look._spread(rows)),
+            lambda look: entropy_of(look._spread()),
             progress,
         )
 
     def _answer(
         self,
         of_block: Callable[[Block], Tensor],
-        of_rows: Callable[[Weights, Tensor], Tensor],
+        of_section: Callable[[Weights], Tensor],
         progress: Progress | None,
     ) -> Tensor:
-        """An answer for each row, from blocks or, where a gradient is wanted, from rows."""
+        """An answer for each row, from blocks or, where a gradient is wanted, from sections."""
         if not self._follows():
             return self._by_row(of_block, progress)
         return self._learned(
-            lambda look, rows, _: of_rows(look, rows),
-            lambda: self._by_row(of_block, progress),
-            progress,
+            lambda look, _: of_section(look), lambda: self._by_row(of_block, progress), progress
         )
 
     def perplexity(self, progress: Progress | None = None) -> Float[Tensor, "*batch queries"]:
@@ -203,9 +201,9 @@ class Statistics(Weights):
         if not (follows or self._follows()):
             return self._received(down, weights, progress)
 
-        def received_by(look: Weights, rows: Tensor, shares: Tensor | None) -> Tensor:
-            weights = look._spread(rows)
-            return (weights if shares is None else shares.unsqueeze(-1) * weights).sum(-2)
+        def received_by(look: Weights, shares: Tensor | None) -> Tensor:
+            weights = look._spread()
+            return (weights if shares is None else shares * weights).sum(-2)
 
         return self._learned(
             received_by,

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from regard.attention.kernels.recomputing import Surroundings
+from regard.attention.kernels.blocked import spans_of
+from regard.attention.kernels.recomputing import (
+    KEY,
+    QUERY,
+    VALUE,
+    Blocks,
+    Recomputed,
+    Span,
+    Surroundings,
+)
 from regard.attention.kernels.reference import weigh
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.zeroed import Zeroed, are_finite, zeroed
 from regard.attention.looks.blocks import Block
-from regard.attention.looks.entries import Stored, with_tensors
+from regard.attention.looks.entries import Stored
 from regard.attention.looks.scored import ScoredBlocks, masked_scores, prepared, width
 from regard.attention.looks.source import (
     AdditiveBlocks,
@@ -26,14 +36,17 @@ from regard.attention.looks.source import (
     is_additive,
     sizes,
 )
+from regard.attention.masks.mask import pick
 from regard.attention.normalisers import Softmax
 from regard.attention.scores.score import is_dots, with_parameters
 from regard.attention.shapes import Shape
 from regard.attention.versions import Reads, Versions
-from regard.loops.availability import transformed
+from regard.loops.availability import differentiated, transformed
 
 BLOCK = 1 << 20  # scores that a backward pass holds at a time
 Progress = Callable[[int, int], None]
+Change = Callable[[Request], Request]
+ALL = slice(None)
 
 
 class Weights:
@@ -89,20 +102,21 @@ class Weights:
         return ScoredBlocks(request, self.shape[:-2])
 
     def _rows(self, rows: Tensor | None) -> Tensor:
-        """The weights of these queries over every key; it broadcasts to (*batch, rows, keys)."""
+        """The weights of these queries, or of all, over every key; it broadcasts to (*batch, rows, keys)."""
         weights = weigh(self._unchanged(), rows)
         self._note_written()
         return weights
 
-    def _spread(self, rows: Tensor) -> Tensor:
-        """The weights of these queries, of the look's own shape."""
-        return self._rows(rows).expand(*self.shape[:-2], len(rows), self.shape[-1])
+    def _spread(self, rows: Tensor | None = None) -> Tensor:
+        """The weights of these queries, or of all, of the look's own shape."""
+        count = self.shape[-2] if rows is None else len(rows)
+        return self._rows(rows).expand(*self.shape[:-2], count, self.shape[-1])
 
-    def _scores(self, rows: Tensor) -> Tensor:
-        """The scores over the temperature of these queries, -inf where they may not read."""
-        scores = masked_scores(self._unchanged(), rows)
+    def _scores(self) -> Tensor:
+        """The scores over the temperature, -inf where a key may not be read."""
+        scores = masked_scores(self._unchanged())
         self._note_written()
-        return scores.expand(*self.shape[:-2], len(rows), self.shape[-1])
+        return scores.expand(self.shape)
 
     def _readable(self, rows: Tensor, columns: Tensor) -> Tensor | None:
         """Which of these keys each of these queries may read; None where nothing forbids any."""
@@ -151,8 +165,8 @@ class Weights:
         """Which rows give no gradient, as NaN or infinity is read there; None for no row."""
         return None
 
-    def _with(self, change: Callable[[Request], Request]) -> Weights:
-        """The weights of a changed request."""
+    def _with(self, change: Change, rows: Tensor | None = None, columns: slice = ALL) -> Weights:
+        """The weights of a changed request; perhaps one of these rows and these columns alone."""
         return Weights(change(self._request))
 
     def _empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
@@ -193,62 +207,91 @@ class Weights:
 
     def _learned(
         self,
-        answer: Callable[[Weights, Tensor, Tensor | None], Tensor],
+        answer: Callable[[Weights, Tensor | None], Tensor],
         streamed: Callable[[], Tensor],
         progress: Progress | None,
         rows: Tensor | None = None,
         weights: Tensor | None = None,
         summed: bool = False,
     ) -> Tensor:
-        """An answer with its gradient.
+        """An answer with its gradient: each section of rows is computed again in the backward pass.
 
         Args:
-            answer: that for some rows and their weights, in operations that can be differentiated.
+            answer: that of a section and the weights of its rows, in operations that can be differentiated.
             streamed: the answer for all rows, without gradients.
             rows: the rows to answer for; None for all.
             weights: their weights, where the answer has any.
-            summed: whether the answers of strips are summed, not laid side by side along the last axis.
+            summed: whether the answers of sections are summed, not laid side by side along the last axis.
         """
-        versions = self._versions
-        look = self._finite()._with(prepared)  # no strip does again what all share
+        versions, keys = self._versions, self.shape[-1]
+        look = self._finite()._with(prepared)  # no section does again what all share
+        request = look._request
         places = torch.arange(self.shape[-2], device=self.device) if rows is None else rows
-        pairs = prod(self.shape[:-2]) * self.shape[-1] * self._cost()
-        height = max(1, BLOCK // max(1, pairs))
-        strips = [slice(at, at + height) for at in range(0, max(1, len(places)), height)]
+        query, bias = request.query, request.bias
+        if rows is not None:
+            query, bias = pick(query, -2, rows), None if bias is None else pick(bias, -2, rows)
         shares = Versions([] if weights is None or transformed() else [("weights", weights)])
 
-        def answer_strip(look: Weights, weights: Tensor | None, at: slice) -> Tensor:
+        def answer_section(
+            query: Tensor, key: Tensor, weights: Tensor | None, bias: Tensor | None, span: Span
+        ) -> Tensor:
             versions.check_gradients()
             shares.check_gradients()
-            return answer(look, places[at], None if weights is None else weights[..., at])
+            at = places[span.rows], torch.arange(keys, device=self.device)[span.columns]
 
-        if look._is_complete and not transformed():
-            # Each once: keys may be the queries themselves.
-            tensors = list({id(tensor): tensor for _, tensor in look._tensors}.values())
-            tensors += [] if weights is None else [weights]
-            indices = {id(tensor): index for index, tensor in enumerate(tensors)}
+            def change(request: Request) -> Request:
+                return request.section(*at, (query, key, bias))
 
-            def answer_again(views: Sequence[Tensor], at: slice) -> Tensor:
-                def view(tensor: Tensor) -> Tensor:
-                    return views[indices[id(tensor)]]
+            section = look._with(change, at[0], span.columns)
+            self._note_written()
+            return answer(section, weights).unsqueeze(-1)
 
-                versions.check_gradients()  # before the mask, which may be the tensor that changed
-                viewed = look._with(lambda request: cast(Request, with_tensors(request, view)))
-                return answer_strip(viewed, None if weights is None else view(weights), at)
-
-            recomputed: Tensor = _Recomputed.apply(answer_again, streamed, strips, summed, *tensors)  # type: ignore[no-untyped-call]
-            return recomputed
-        checkpointed = partial(
-            checkpoint, answer_strip, use_reentrant=False, preserve_rng_state=False
+        height = BLOCK // max(1, prod(self.shape[:-2]) * keys * self._cost())
+        if rows is None:
+            spans = spans_of(request, height)
+        else:
+            strips = range(0, max(1, len(rows)), max(1, height))
+            spans = [Span(slice(at, at + strips.step), slice(0, keys)) for at in strips]
+        blocks = Answers(
+            answer_section, spans, KEY if summed else QUERY, streamed=streamed, keys=keys
         )
-        run = answer_strip if transformed() else checkpointed  # transforms follow the operations
+        tensors = query, request.key, None if weights is None else weights.unsqueeze(-1), bias
+        if not transformed() and not differentiated():
+            _, leaves = blocks.probe(tensors)
+            if leaves is not None:
+                return Recomputed.apply(blocks, *tensors, *leaves).squeeze(-1)  # type: ignore[no-untyped-call,no-any-return]
+        checkpointed = partial(
+            checkpoint, blocks.at, tensors, use_reentrant=False, preserve_rng_state=False
+        )
+        run = partial(blocks.at, tensors) if transformed() else checkpointed
         answers = []
-        for at in strips:
-            answers.append(run(look, weights, at))
+        for span in spans:
+            answers.append(run(span))
             if progress:
-                finished = prod(self.shape[:-2]) * min(at.stop, len(places))
+                finished = prod(self.shape[:-2]) * min(span.rows.stop, len(places))
                 progress(finished, self._rows_asked(rows))
-        return torch.stack(answers).sum(0) if summed else torch.cat(answers, -1)
+        return blocks.join(answers).squeeze(-1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers(Blocks):
+    """Answers of sections, (..., rows, 1), or sums over rows, (..., keys, 1). The value is the weights of rows."""
+
+    streamed: Callable[[], Tensor]
+    keys: int
+
+    def cut(self, side: int, tensor: Any, span: Any) -> Any:
+        return super().cut(QUERY if side == VALUE else side, tensor, span)
+
+    def write(self, tensors: Sequence[Any]) -> Tensor:
+        return self.streamed().unsqueeze(-1)
+
+    def join(self, blocks: Sequence[Tensor]) -> Tensor:
+        if self.result == QUERY:
+            return super().join(blocks)
+        ends = [(span.columns.start, self.keys - span.columns.stop) for span in self.spans]
+        padded = [F.pad(block, (0, 0, *end)) for block, end in zip(blocks, ends, strict=True)]
+        return torch.stack(padded).sum(0)
 
 
 def _tensors_of(request: Request) -> tuple[list[tuple[str, Tensor]], bool]:
@@ -286,59 +329,21 @@ class ZeroedWeights(Weights):
         super().__init__(zeros.request)
         self._original, self._zeros = spoilt, zeros
 
-    def _with(self, change: Callable[[Request], Request]) -> Weights:
-        return ZeroedWeights(self._original, replace(self._zeros, request=change(self._request)))
+    def _with(self, change: Change, rows: Tensor | None = None, columns: slice = ALL) -> Weights:
+        zeros, original = replace(self._zeros, request=change(self._request)), self._original
+        if rows is not None:
+            queries, keys = pick(zeros.queries, -1, rows), zeros.keys[..., columns]
+            zeros = replace(zeros, queries=queries, keys=keys)
+            across = torch.arange(self.shape[-1], device=self.device)[columns]
+            original = original._with(lambda request: request.section(rows, across), rows, columns)
+        return ZeroedWeights(original, zeros)
 
     def _rows(self, rows: Tensor | None) -> Tensor:
         weights = super()._rows(rows)
         return torch.where(self._spoilt(rows), self._original._rows(rows).detach(), weights)
 
-    def _scores(self, rows: Tensor) -> Tensor:
-        scores = super()._scores(rows)
-        return torch.where(self._spoilt(rows), self._original._scores(rows).detach(), scores)
+    def _scores(self) -> Tensor:
+        return torch.where(self._spoilt(None), self._original._scores().detach(), super()._scores())
 
     def _spoilt(self, rows: Tensor | None) -> Tensor:
         return self._zeros.spoilt(rows)
-
-
-class _Recomputed(torch.autograd.Function):
-    """Forward without gradients; backward a strip at a time, which is computed again and let go.
-
-    So memory stays O(queries + keys), and gradients can be differentiated again. They are taken for
-    views of the tensors, as one tensor may be computed from another.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        answer: Callable[[Sequence[Tensor], slice], Tensor],  # of the tensors and a strip of rows
-        streamed: Callable[[], Tensor],
-        strips: Sequence[slice],
-        summed: bool,
-        *tensors: Tensor,
-    ) -> Tensor:
-        ctx.answer, ctx.strips, ctx.summed = answer, strips, summed
-        ctx.save_for_backward(*tensors)
-        return streamed()
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        (gradient,), recorded, needed = upstream, torch.is_grad_enabled(), ctx.needs_input_grad[4:]
-        with torch.enable_grad():
-            views = [tensor.view_as(tensor) for tensor in ctx.saved_tensors]
-        leaves = [view for view, need in zip(views, needed, strict=True) if need]
-        totals = [torch.zeros_like(view) for view in leaves]
-        for at in ctx.strips:
-            with torch.enable_grad():
-                answer = ctx.answer(views, at)
-            if not answer.requires_grad:
-                continue
-            share = gradient if ctx.summed else gradient[..., at]
-            sums = torch.autograd.grad(
-                answer, leaves, share, allow_unused=True, create_graph=recorded
-            )
-            for i, addend in enumerate(sums):
-                if addend is not None:
-                    totals[i] = totals[i] + addend if recorded else totals[i].add_(addend)
-        gradients = iter(totals)
-        return None, None, None, None, *(next(gradients) if need else None for need in needed)

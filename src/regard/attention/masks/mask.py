@@ -6,6 +6,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -55,6 +56,11 @@ class Mask(ABC):
         This is a bound: `some` may be too wide and `every` too narrow, as they are here.
         """
         return Reach(range(frame.keys), range(0))
+
+    def runs(self, rows: range, frame: Frame) -> list[range]:
+        """The same as `reach(rows, frame).some`, as several runs of keys where nothing between them is read."""
+        reach = self.reach(rows, frame).some
+        return [reach] if reach else []
 
     def check(self, frame: Frame) -> None:  # noqa: B027  (most masks have nothing to check)
         """Refuse numbers that cannot belong to these lengths; called once for each request."""
@@ -288,6 +294,10 @@ class Both(Joined):
         of_left, of_right = self.left.reach(rows, frame), self.right.reach(rows, frame)
         return Reach(overlap(of_left.some, of_right.some), overlap(of_left.every, of_right.every))
 
+    def runs(self, rows: range, frame: Frame) -> list[range]:
+        pairs = product(self.left.runs(rows, frame), self.right.runs(rows, frame))
+        return [shared for pair in pairs if (shared := overlap(*pair))]
+
     def rules(self, place: Place | None = None) -> list[Mask]:
         return self.left.rules(place) + self.right.rules(place)
 
@@ -301,6 +311,15 @@ class Either(Joined):
     def reach(self, rows: range, frame: Frame) -> Reach:
         of_left, of_right = self.left.reach(rows, frame), self.right.reach(rows, frame)
         return Reach(_hull(of_left.some, of_right.some), _union(of_left.every, of_right.every))
+
+    def runs(self, rows: range, frame: Frame) -> list[range]:
+        runs: list[range] = []
+        both = self.left.runs(rows, frame) + self.right.runs(rows, frame)
+        for run in sorted(both, key=lambda run: run.start):
+            if runs and run.start <= runs[-1].stop:
+                run = _hull(runs.pop(), run)
+            runs.append(run)
+        return runs
 
     def rules(self, place: Place | None = None) -> list[Mask]:
         if place is not None:

@@ -13,6 +13,7 @@ from regard.attention.shapes import Frame
 
 STRIP = 128  # queries that are divided only to save memory
 FEW = 16  # queries of a section, on average, that is worth a tile of its own
+SHARE = 0.75  # of the keys between the first and the last: fewer are copied side by side
 
 
 class Tile(NamedTuple):
@@ -23,6 +24,7 @@ class Tile(NamedTuple):
         triangle: whether query i of the tile reads its keys up to i, and not all of them.
         rule: which keys may be read; None where the other three say it all.
         joins: whether the tile before has the same queries, or these among others.
+        runs: the keys, where they are only some of `columns`.
     """
 
     rows: range
@@ -30,6 +32,18 @@ class Tile(NamedTuple):
     triangle: bool = False
     rule: Mask | None = None
     joins: bool = False
+    runs: tuple[range, ...] = ()
+
+    @property
+    def keys(self) -> int:
+        """How many keys there are."""
+        return sum(map(len, self.runs)) or len(self.columns)
+
+    def positions(self, frame: Frame) -> tuple[Tensor, Tensor]:
+        """The positions of the queries and of the keys, as tensors."""
+        at = torch.arange(self.rows.start, self.rows.stop, device=frame.device)
+        runs = self.runs or [self.columns]
+        return at, torch.cat([torch.arange(r.start, r.stop, device=frame.device) for r in runs])
 
     def window(self, frame: Frame) -> Tensor | None:
         """Which keys may be read by the rule, (*axes of the mask, rows, columns)."""
@@ -38,14 +52,8 @@ class Tile(NamedTuple):
         if isinstance(self.rule, Band):
             band = self.rule.within(self.rows, self.columns, frame)
             return band.dense((), len(self.rows), len(self.columns))
-        window = self.rule.window(*positions(self.rows, self.columns, frame), frame)
-        return window.expand(*window.shape[:-2], len(self.rows), len(self.columns))
-
-
-def positions(rows: range, columns: range, frame: Frame) -> tuple[Tensor, Tensor]:
-    """The positions of some queries and of some keys, as tensors."""
-    at, of = (torch.arange(side.start, side.stop, device=frame.device) for side in (rows, columns))
-    return at, of
+        window = self.rule.window(*self.positions(frame), frame)
+        return window.expand(*window.shape[:-2], len(self.rows), self.keys)
 
 
 def tiles(mask: Mask, frame: Frame, room: int | None = None) -> list[Tile]:
@@ -69,7 +77,9 @@ def _divided(mask: Mask, rows: range, frame: Frame, room: int | None) -> Iterato
         return
     rules = [] if covers(common, readable) else mask.rules(Place(rows, readable, frame))
     rule = rules[0] if len(rules) == 1 else None
-    fits = room is None or len(rows) * len(readable) <= room
+    runs = mask.runs(rows, frame)
+    keys = sum(map(len, runs))
+    fits = room is None or len(rows) * keys <= room
     if not rules and fits:
         yield Tile(rows, readable)
     elif room is None and isinstance(rule, Band) and rule.before is None:
@@ -79,7 +89,9 @@ def _divided(mask: Mask, rows: range, frame: Frame, room: int | None) -> Iterato
         yield from _divided(mask, range(rows.start, middle), frame, room)
         yield from _divided(mask, range(middle, rows.stop), frame, room)
     else:
-        yield Tile(rows, readable, rule=mask if len(rules) > 1 else rule)
+        is_sparse = keys < SHARE * len(readable)
+        rule = mask if is_sparse or len(rules) > 1 else rule
+        yield Tile(rows, readable, rule=rule, runs=tuple(runs) if is_sparse else ())
 
 
 def _triangle(band: Band, rows: range, columns: range, frame: Frame) -> Iterator[Tile]:
