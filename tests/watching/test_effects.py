@@ -356,3 +356,52 @@ def test_the_loss_of_a_padded_text_is_that_of_its_tokens():
     losses = metrics.Loss(padded)(logits)
     torch.testing.assert_close(losses[0], metrics.Loss(tokens)(logits)[0])
     torch.testing.assert_close(losses[1], metrics.Loss(tokens[:, :4])(logits[:, :4])[1])
+
+
+class Normed(torch.nn.Module):
+    """An attention whose output is divided by the norm of the whole batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x):
+        y = self.attention(x, x, x, need_weights=False)[0]
+        return y / y.norm()
+
+
+def test_small_metrics_are_compared_by_the_outputs_of_the_passes():
+    torch.manual_seed(0)
+    model, x = Normed().eval(), torch.randn(1, 5, 8)
+    for size in (1.0, 1e-5):
+        tables = [
+            regard.effects(model, x, lambda output: size * output[..., 0].sum(), batch=batch)  # noqa: B023
+            for batch in (None, 1)
+        ]
+        torch.testing.assert_close(tables[0].array(), tables[1].array(), rtol=1e-4, atol=0.0)
+
+
+@pytest.mark.parametrize("method", ["run", "gradient"])
+def test_effects_are_the_same_in_inference_mode(method):
+    model = gpt2()
+    expected = regard.effects(model, TOKENS, metrics.LogProbability(1), method=method)
+    with torch.inference_mode():
+        tokens, token = TOKENS.clone(), torch.tensor([1, 1])
+        table = regard.effects(model, tokens, metrics.LogProbability(token), method=method)
+    torch.testing.assert_close(table.array(), expected.array(), **CLOSE)
+    with torch.inference_mode():
+        made = gpt2()
+        with pytest.raises(WatchError, match=r"made under torch\.inference_mode"):
+            regard.effects(made, tokens, mean, method="gradient")
+
+
+@pytest.mark.parametrize("method", ["run", "gradient"])
+@pytest.mark.filterwarnings("ignore:the watch has seen no attention")
+def test_a_model_without_attention_is_refused_with_the_reason(method):
+    class ByHand(torch.nn.Module):
+        def forward(self, x):
+            return torch.softmax(x @ x.mT, -1) @ x
+
+    for model, reason in ((ByHand(), "regard.declare"), (torch.nn.Linear(8, 8), "no attention")):
+        with pytest.raises(WatchError, match=f"has seen no attention.*{reason}"):
+            regard.effects(model, torch.randn(1, 5, 8), mean, method=method)

@@ -15,7 +15,7 @@ from regard.attention.by_name import not_callable
 from regard.watching.edits import Edit
 from regard.watching.errors import WatchError
 from regard.watching.interception import begin, end
-from regard.watching.records import matches, short
+from regard.watching.records import in_tower, matches, short
 from regard.watching.running import CROSSING, Observer, Stack, reports_suppressed
 from regard.watching.watch import add_compiled
 
@@ -172,7 +172,7 @@ def _names(path: str, stack: Stack) -> list[str]:
     frame = stack[-1]
     crosses = bool(CROSSING.search(path)) or frame.crosses_by_name or frame.crosses
     kinds = ["self", "causal"] * (not crosses) + ["cross"] * (crosses is not False)
-    return [path, *(short(path, kind) for kind in kinds)]
+    return [path, *(name(path, kind) for name in (short, in_tower) for kind in kinds)]
 
 
 class _Edited:

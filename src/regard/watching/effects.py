@@ -20,7 +20,7 @@ from regard.watching.edits import Edit, Scale
 from regard.watching.effect_table import Effect, EffectTable
 from regard.watching.errors import WatchError
 from regard.watching.gradients import of_entries, output_gradients
-from regard.watching.inputs import ModelInputs, copy_of
+from regard.watching.inputs import ModelInputs, copy_of, leaves
 from regard.watching.metrics import Divergence
 from regard.watching.records import Layers
 from regard.watching.replay import Blocks
@@ -31,7 +31,7 @@ Of = Literal["heads", "layers", "keys"]
 Method = Literal["run", "gradient"]
 Progress = Callable[[int, int], None]
 ROOM, ROOM_ON_DEVICE = 512, 8192  # tokens of a batch
-CLOSE = 1e-3
+CLOSE = 1e-4  # relative, of outputs of passes that should be the same
 TOLD = 2.0  # seconds; a shorter scan is not announced
 
 
@@ -237,8 +237,8 @@ class _Scan:
             output = self._pass()
         seconds = monotonic() - start
         self._metric: Any = getattr(self.metric, "beside", lambda _: self.metric)(output)
-        base = float(of_entries(self._metric(output)).double().mean())
-        copies, reuses = self._room(attentions, units, base)
+        base = self._number(output)
+        copies, reuses = self._room(attentions, units, output)
         groups = [units[at : at + copies] for at in range(0, len(units), copies)]
         rows: list[Effect] = []
         share = 0.5 if reuses and self.of != "keys" else 1.0
@@ -264,7 +264,7 @@ class _Scan:
         return self.inputs.run(self.model, copies)
 
     def _room(
-        self, attentions: list[Attention], units: list[Unit], base: float
+        self, attentions: list[Attention], units: list[Unit], unedited: Any
     ) -> tuple[int, bool]:
         """How many copies run in a batch, and whether layers are reused: what a pass without edits allows."""
         entries = self.inputs.entries
@@ -279,18 +279,28 @@ class _Scan:
         )
         reusable = self._blocks.objection is None and self.of != "keys"
         for copies, reuses in ((largest, reusable), (largest, False), (1, reusable)):
-            if (copies, reuses) != (1, False) and self._agrees(copies, reuses, base):
+            if (copies, reuses) != (1, False) and self._agrees(copies, reuses, unedited):
                 return copies, reuses
         return 1, False
 
-    def _agrees(self, copies: int, reuses: bool, base: float) -> bool:
+    def _agrees(self, copies: int, reuses: bool, unedited: Any) -> bool:
+        """Whether each copy has the output of a pass alone, or its metric where the output holds no tensors."""
         try:
             blocks = self._blocks.below_last() if reuses else []
             # The last attention runs in any case. It refuses copies that are not its batch entries.
-            numbers = self._outputs({self._paths[-1]: self._of_copies({}, copies)}, blocks, copies)
+            edits: dict[str, Edit] = {self._paths[-1]: self._of_copies({}, copies)}
+            outputs = list(self._outputs(edits, blocks, copies))
         except Exception:  # such as of layers that read the cache of another layer
             return False
-        return all(abs(number - base) <= CLOSE * max(1.0, abs(base)) for number in numbers)
+        expected = leaves(unedited) or [torch.tensor(self._number(unedited))]
+        return all(
+            _are_close(leaves(output) or [torch.tensor(self._number(output))], expected)
+            for output in outputs
+        )
+
+    def _number(self, output: Any) -> float:
+        """The mean of the metric over the batch entries."""
+        return float(of_entries(self._metric(output)).double().mean())
 
     def _of_copies(self, units: Mapping[int, Unit], copies: int) -> OfCopies:
         return OfCopies(self.edit, units, copies, self.inputs.entries)
@@ -305,17 +315,29 @@ class _Scan:
             placed = enumerate(group)
             for path, members in groupby(placed, lambda pair: pair[1].attention.path):  # type: ignore[union-attr]
                 edits[path] = self._of_copies(dict(members), copies)
-        return self._outputs(edits, self._blocks.below(edits) if reuses else [], copies)
+        blocks = self._blocks.below(edits) if reuses else []
+        return [self._number(output) for output in self._outputs(edits, blocks, copies)]
 
-    def _outputs(self, edits: dict[str, Edit], blocks: list[str], copies: int) -> list[float]:
-        """The metric of each copy."""
+    def _outputs(self, edits: dict[str, Edit], blocks: list[str], copies: int) -> Iterator[Any]:
+        """The output of each copy."""
         entries = self.inputs.entries
         with ExitStack() as stack:
             stack.enter_context(self._blocks.replayed(blocks, entries, copies))
             stack.enter_context(change(self.model, edits))
             output = self._pass(copies)
-        outputs = (copy_of(output, number, copies, entries) for number in range(copies))
-        return [float(of_entries(self._metric(each)).double().mean()) for each in outputs]
+        return (copy_of(output, number, copies, entries) for number in range(copies))
+
+
+def _are_close(tensors: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
+    """Whether tensors are the same but for rounding, which grows with their largest number."""
+    if [each.shape for each in tensors] != [each.shape for each in expected]:
+        return False
+    for computed, reference in zip(tensors, expected, strict=True):
+        size = float(reference.abs().nan_to_num(posinf=0.0).max()) if reference.numel() else 0.0
+        bound = max(CLOSE, 4 * torch.finfo(reference.dtype).eps) * size
+        if not torch.allclose(computed, reference, rtol=0.0, atol=bound, equal_nan=True):
+            return False
+    return True
 
 
 class _Telling:

@@ -75,11 +75,20 @@ def output_gradients(
     """
     shifts: dict[str, list[Tensor]] = {}
     edits: list[Any] = [Tensor.detach] * frozen + [Shifted(shifts)]
-    with torch.enable_grad():
-        with watch(model, layers=layers, values=True) as seen:
-            with change(model, {"*": edits}):
-                output = inputs.run(model)
-            value = of_entries(metric(output)).mean()
+    if any(each.is_inference() for each in model.parameters()):
+        raise WatchError(
+            "the model was made under torch.inference_mode, so that it has no gradients: make it outside, or"
+            ' use method="run"'
+        )
+    with torch.inference_mode(False), torch.enable_grad():
+        try:
+            with watch(model, layers=layers, values=True) as seen:
+                with change(model, {"*": edits}):
+                    output = inputs.without_inference().run(model)
+                value = of_entries(metric(output)).mean()
+        except WatchError:
+            len(seen)  # where no attention was seen, this raises with the reasons
+            raise
         paths = {name: seen.path(name) for name in seen if "#" not in seen.path(name)}
         if any(
             len(shifts[path]) != 1 or len(seen.steps(name)) != 1 for name, path in paths.items()

@@ -23,6 +23,19 @@ def mapped(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
     return tree
 
 
+def leaves(tree: Any) -> list[Tensor]:
+    """The tensors of real numbers in a tuple, list or mapping."""
+    tensors: list[Tensor] = []
+
+    def note(tensor: Tensor) -> Tensor:
+        if tensor.is_floating_point() and not tensor.is_nested:
+            tensors.append(tensor)
+        return tensor
+
+    mapped(tree, note)
+    return tensors
+
+
 def repeated(tree: Any, entries: int, copies: int) -> Any:
     """Several copies of each tensor of a batch, one after another along its first axis."""
     return mapped(
@@ -72,6 +85,14 @@ class ModelInputs:
     @property
     def _is_function(self) -> bool:
         return callable(self.inputs) and not isinstance(self.inputs, Tensor | Mapping)
+
+    def without_inference(self) -> ModelInputs:
+        """The same, with tensors of inference mode copied, so that they can be in a graph."""
+        if self._is_function:
+            return self
+        return ModelInputs(
+            mapped(self.inputs, lambda each: each.clone() if each.is_inference() else each)
+        )
 
     def run(self, model: nn.Module, copies: int = 1) -> Any:
         """The output of the model for several copies of the batch."""

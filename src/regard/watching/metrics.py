@@ -69,7 +69,7 @@ def _at(scores: Tensor, token: Token, position: int) -> Tensor:
         raise WatchError(
             f"there are {len(tokens)} tokens for {len(scores)} batch entries: pass one each"
         )
-    index = tokens.to(scores.device).expand(len(scores)).unsqueeze(1)
+    index = tokens.to(scores.device).expand(len(scores)).unsqueeze(1).clone()
     return scores.gather(-1, index).squeeze(1)
 
 

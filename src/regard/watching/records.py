@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -64,6 +65,15 @@ def short(path: str, kind: str) -> str:
     return ".".join([side, *numbers, kind])
 
 
+def in_tower(path: str, kind: str) -> str:
+    """The short name with the first step of the path in place of the side.
+
+    >>> in_tower("vision_model.encoder.layers.3.self_attn", "self")
+    'vision_model.3.self'
+    """
+    return ".".join([path.partition(".")[0], *short(path, kind).split(".")[1:]])
+
+
 def matches(path: str, name: str, layers: Layers) -> bool:
     """Whether a path or name matches the `layers` argument: numbers, the first in a path, or patterns with *."""
     if layers is None:
@@ -87,7 +97,8 @@ def is_selected(path: str, layers: Layers) -> bool:
     """Whether an attention of any kind at this path matches the `layers` argument."""
     if layers is None:
         return True
-    return any(matches(path, short(path, kind), layers) for kind in KINDS)
+    names = (name(path, kind) for name in (short, in_tower) for kind in KINDS)
+    return any(matches(path, name, layers) for name in names)
 
 
 @dataclass(eq=False)
@@ -136,6 +147,10 @@ class AttentionRecord:
     @property
     def name(self) -> str:
         return short(self.path, "cross" if self.kind == "cross" else "self")
+
+    def name_in_tower(self) -> str:
+        """The name with the outermost module in place of the side: "vision_model.3.self"."""
+        return in_tower(self.path, "cross" if self.kind == "cross" else "self")
 
     def has_heads(self, shape: tuple[int, ...]) -> bool:
         """Whether the last batch axis of a look holds heads. A single axis holds batch entries."""
@@ -324,17 +339,16 @@ class Recording:
                 record.calls[-1].seal()
 
     def by_name(self) -> dict[str, AttentionRecord]:
-        """Short names; paths for attentions that share a short name."""
+        """Short names in the order of the calls; names of towers, or paths, where several share a short name."""
         if not self.records:
             raise WatchError(self.objection())
-        sharing: dict[str, list[AttentionRecord]] = {}
-        for record in self.records.values():
-            sharing.setdefault(record.name, []).append(record)
-        return {
-            name if len(records) == 1 else record.path: record
-            for name, records in sharing.items()
-            for record in records
-        }
+        records = list(self.records.values())
+        names = [record.name for record in records]
+        for name_of in (AttentionRecord.name_in_tower, lambda record: record.path):
+            counts = Counter(names)
+            pairs = zip(records, names, strict=True)
+            names = [name_of(record) if counts[name] > 1 else name for record, name in pairs]
+        return dict(zip(names, records, strict=True))
 
     def title(self, record: AttentionRecord) -> str:
         """The model and the name of an attention."""

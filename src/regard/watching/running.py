@@ -150,8 +150,8 @@ class Observer:
         name = _name(stack[-1], stack[-2].module)
         return f"{outer}.{name}" if outer else name
 
-    def module_entered(self, path: str, module: nn.Module, arguments: object) -> None:
-        """Called when a module begins to run."""
+    def module_entered(self, path: str, stack: Stack, arguments: object) -> None:
+        """Called when a module begins to run, the last of the stack."""
 
     def edit(self, path: str, stack: Stack) -> Edit | None:
         """The edit of the attention that is running; None if there is none."""
@@ -356,7 +356,7 @@ def enter(module: nn.Module, arguments: object) -> None:
     number = stack[-1].children[kind] if stack else 0
     stack = (*stack, RunningModule(module, number, _inputs(arguments)))
     for observer, path in _observing(stack):
-        observer.module_entered(path, module, arguments)
+        observer.module_entered(path, stack, arguments)
     _stack.set(stack)
 
 

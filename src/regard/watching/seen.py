@@ -18,7 +18,7 @@ from regard.watching.errors import WatchError
 from regard.watching.readings import Readings, readings
 from regard.watching.records import AttentionRecord, Recording, storages
 from regard.watching.shown import Tokens, shown
-from regard.watching.table import HeadTable, Measure, Subject, html, table
+from regard.watching.table import HeadTable, Measure, Subject, html, of_tower, table
 
 # Of the explorer, which is a higher package and needed when it is called alone.
 SCENES, PAGE, NOTEBOOK = (f"regard.explorer.{name}" for name in ("scenes", "page", "notebook"))
@@ -179,7 +179,7 @@ class Seen(Mapping[str, Look]):
             WatchError: the measure returned something else, or `moved` lacks the values of a watch
                 with `values=True`.
         """
-        return table(self._subjects(self, moved), self._recording.embedded, tokens, measure)
+        return table(self._subjects(self, moved), tokens, measure)
 
     def scene(
         self,
@@ -214,9 +214,7 @@ class Seen(Mapping[str, Look]):
             WatchError: no attention was seen, or the tokens fit no attention.
         """
         subjects = self._subjects(self if names is None else names, moved)
-        attentions = shown(
-            subjects, self._recording.embedded, tokens=tokens, tokenizer=tokenizer, entry=entry
-        )
+        attentions = shown(subjects, tokens=tokens, tokenizer=tokenizer, entry=entry)
         title = title or self._recording.model or "Attention"
         return import_module(SCENES).of_watch(attentions, title, self._recording.model, links)
 
@@ -270,7 +268,11 @@ class Seen(Mapping[str, Look]):
         heads = self._recording.selection.heads or range(
             look.shape[-3] if record.has_heads(look.shape) else 1
         )
-        return Subject(name, record.kind, record.path, look, self.parts(name), heads)
+        embedded = self._recording.embedded
+        if record.kind != "cross":
+            paths = [*self._recording.records, *self._recording.excluded]
+            embedded = of_tower(embedded, record.path, paths)
+        return Subject(name, record.kind, record.path, look, self.parts(name), heads, embedded)
 
     def _captioned(
         self, record: AttentionRecord, call: CapturedCall, heads: tuple[int, ...] | None

@@ -10,7 +10,7 @@ from regard.attention.looks import Look
 from regard.watching.errors import WatchError
 from regard.watching.extents import Extent
 from regard.watching.measures import TokenIds
-from regard.watching.table import EmbeddingCall, Subject, extent_of, places, tokens_read
+from regard.watching.table import Subject, extent_of, places, tokens_read
 
 LONGEST = 60  # characters of a token
 
@@ -30,7 +30,6 @@ class Shown(NamedTuple):
 
 def shown(
     subjects: Iterable[Subject],
-    embedded: list[EmbeddingCall],
     *,
     tokens: Tokens | None = None,
     tokenizer: Any = None,
@@ -43,7 +42,7 @@ def shown(
             "no attention that was seen has both queries and keys: there is nothing to show"
         )
     looks = [_of_entry(subject, entry) for subject in subjects_with_keys]
-    ids = [_ids(subject, embedded, entry) for subject in subjects_with_keys]
+    ids = [_ids(subject, entry) for subject in subjects_with_keys]
     labels = _labels(subjects_with_keys, ids, tokens, tokenizer)
     return [
         Shown(subject, look, *words, read, _extent(subject, entry))
@@ -60,9 +59,9 @@ def _of_entry(subject: Subject, entry: int) -> Look:
     return subject.look[tuple(map(int, np.unravel_index(entry % entries, outer)))]
 
 
-def _ids(subject: Subject, embedded: list[EmbeddingCall], entry: int) -> TokenIds | None:
+def _ids(subject: Subject, entry: int) -> TokenIds | None:
     """The ids of one batch entry, each of shape (1, length)."""
-    read = tokens_read(subject, embedded, None)
+    read = tokens_read(subject)
     if read is None:
         return None
     return TokenIds(*(side[[entry % len(side)]] for side in read))

@@ -41,6 +41,7 @@ class Subject(NamedTuple):
     look: Look
     call: CapturedCall
     numbers: Sequence[int]
+    embedded: list[EmbeddingCall]  # those of its tokens
 
     @property
     def heads(self) -> int:
@@ -132,14 +133,13 @@ class HeadTable:
 
 def table(
     subjects: Iterable[Subject],
-    embedded: list[EmbeddingCall],
     tokens: Tensor | None = None,
     measure: Measure | None = None,
 ) -> HeadTable:
     """The table of heads of these attentions; arguments as for `Seen.table`."""
     rows = []
     for subject in subjects:
-        read = tokens_read(subject, embedded, tokens)
+        read = tokens_read(subject, tokens)
         measured = measures(
             subject.look,
             subject.kind,
@@ -181,10 +181,33 @@ def extent_of(subject: Subject) -> Extent | None:
     return extent(subject.call, subject.heads, places(subject), subject.kind == "cross")
 
 
-def tokens_read(
-    subject: Subject, embedded: list[EmbeddingCall], tokens: Tensor | None
-) -> TokenIds | None:
+def of_tower(embedded: list[EmbeddingCall], path: str, paths: Iterable[str]) -> list[EmbeddingCall]:
+    """The embeddings of a self-attention, of all attentions with these paths.
+
+    An embedding beside which other attentions are, and not this one, belongs to another tower: the tokens of a text
+    are none of an image.
+
+    >>> calls = [EmbeddingCall("text.embed", 10, torch.zeros(1, 2))]
+    >>> of_tower(calls, "image.0.attention", ["image.0.attention", "text.0.attention"])
+    []
+    """
+    return [call for call in embedded if not _is_apart(call.path, path, paths)]
+
+
+def _is_apart(embedding: str, path: str, paths: Iterable[str]) -> bool:
+    steps, attention = embedding.split(".")[:-1], path.split(".")
+    shared = next(
+        (i for i, pair in enumerate(zip(steps, attention, strict=False)) if len({*pair}) > 1), None
+    )
+    if shared is None:
+        return False
+    branch = ".".join(steps[: shared + 1]) + "."
+    return any(each.startswith(branch) for each in paths)
+
+
+def tokens_read(subject: Subject, tokens: Tensor | None = None) -> TokenIds | None:
     """The tokens of the queries and of the keys; None if no embedding had as many."""
+    embedded = subject.embedded
     look, crosses = subject.look, subject.kind == "cross"
     queries, keys = look.shape[-2:]
     late, order = "decoder" in subject.path and not crosses, subject.call.order

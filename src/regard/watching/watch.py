@@ -151,13 +151,16 @@ class Watch(Observer):
         if kind is None:
             recording.warn()
 
-    def module_entered(self, path: str, module: nn.Module, arguments: object) -> None:
-        self._called[path] = module
+    def module_entered(self, path: str, stack: Stack, arguments: object) -> None:
+        module = self._called[path] = stack[-1].module
         self._recording.note_projection(module, arguments)
         tokens = arguments[0] if isinstance(arguments, tuple) and arguments else None
         if not (isinstance(module, nn.Embedding) and isinstance(tokens, Tensor)):
             return
         if tokens.ndim == 2 and not tokens.is_nested:
+            caller = self.path(stack[:-1])
+            if caller and not _is_within(path, caller):  # an encoder and a decoder share it
+                path = f"{caller}.{path.rpartition('.')[2]}"
             embedding = EmbeddingCall(path, module.num_embeddings, tokens)
             self._recording.embedded.append(embedding)
 
