@@ -29,6 +29,7 @@ LIMITS = {
     "interop": 1.0,
     "loops": 1.0,
     "programs": 1.0,
+    "serving": 1.0,
     "translation": 1.0,
     "viewing": 1.0,
     "watching": 1.0,

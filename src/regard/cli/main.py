@@ -24,6 +24,7 @@ from regard.cli.commands import (
     look,
     models,
     programs,
+    serve,
     train,
     translate,
 )
@@ -70,7 +71,7 @@ def _regard(
     print_help(context)
 
 
-add(app, translate.translate, train.train, evaluate.evaluate, align.align)
+add(app, translate.translate, serve.serve, train.train, evaluate.evaluate, align.align)
 app.add_typer(data.app, name="data")
 app.add_typer(config.app, name="config")
 app.add_typer(programs.app, name="programs")

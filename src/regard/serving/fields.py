@@ -4,20 +4,29 @@ import json
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qsl
 
 from starlette.datastructures import QueryParams
 
 from regard.serving.errors import Refused
 
+MOST_FIELDS = 20  # of a form
 DEEPEST = 32  # levels of nested lists and objects
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def parse(body: bytes, *names: str) -> dict[str, Any]:
-    """The object that a body holds, with fields of these names.
+    """The object that a body holds, with fields of these names and no others (see `parse_any`)."""
+    content = parse_any(body)
+    check_names(content, *names)
+    return content
+
+
+def parse_any(body: bytes) -> dict[str, Any]:
+    """The object that a body holds.
 
     Raises:
-        Refused: it is not one object of strict JSON in UTF-8, without a name twice or another one.
+        Refused: it is not one object of strict JSON in UTF-8, without a name twice.
     """
     if _depth(body) > DEEPEST:
         raise Refused(400, f"the request is nested more than {DEEPEST} levels deep")
@@ -28,7 +37,6 @@ def parse(body: bytes, *names: str) -> dict[str, Any]:
         raise Refused(400, "the request is not strict JSON in UTF-8 with each name once") from None
     if not isinstance(content, dict):
         raise Refused(400, "the request must be a JSON object")
-    check_names(content, *names)
     return content
 
 
@@ -63,9 +71,30 @@ def check_names(fields: Mapping[str, Any], *names: str) -> None:
             raise Refused(400, f"unknown field {name[:40]!r}: this request takes {accepted}")
 
 
+def parse_form(body: bytes) -> list[tuple[str, str]]:
+    """The names and values of a form that a body holds.
+
+    Raises:
+        Refused: it is not UTF-8, or has too many fields.
+    """
+    try:
+        return parse_qsl(
+            body.decode(), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS
+        )
+    except ValueError:
+        raise Refused(
+            400, f"the request is no form in UTF-8 with at most {MOST_FIELDS} fields"
+        ) from None
+
+
 def query(parameters: QueryParams, *names: str) -> QueryParams:
     """The fields of a query string: none of another name, none twice."""
     check_names(parameters, *names)
+    return single(parameters)
+
+
+def single(parameters: QueryParams) -> QueryParams:
+    """These fields, of any names, if none occurs twice."""
     for name in parameters:
         if len(parameters.getlist(name)) > 1:
             raise Refused(400, f"{name} occurs twice")
@@ -92,9 +121,11 @@ def texts(fields: Mapping[str, Any], name: str, limit: int, longest: int) -> lis
     return [text({name: each}, name, longest) for each in value]
 
 
-def integer(fields: Mapping[str, Any], name: str, low: int, high: int) -> int:
+def integer(
+    fields: Mapping[str, Any], name: str, low: int, high: int, default: int | None = None
+) -> int:
     """A whole number from `low` to `high`; in a query string, its digits."""
-    value = fields.get(name)
+    value = fields.get(name, default)
     if isinstance(fields, QueryParams) and re.fullmatch("-?[0-9]{1,19}", digits := str(value)):
         value = int(digits)
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -108,3 +139,13 @@ def number(fields: Mapping[str, Any], name: str, low: float, high: float) -> flo
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise Refused(400, f"{name}: pass a number from {low} to {high}")
     return float(value)
+
+
+def switch(fields: Mapping[str, Any], name: str) -> bool:
+    """True or false, and false by default; in a query string, a word for it."""
+    value = fields.get(name, False)
+    if isinstance(fields, QueryParams):
+        value = {"true": True, "1": True, "false": False, "0": False}.get(str(value).lower())
+    if not isinstance(value, bool):
+        raise Refused(400, f"{name}: pass true or false")
+    return value

@@ -10,7 +10,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 BODY = 256 * 1024  # bytes of the largest request, unless a server takes more
 ADDRESS = 8192  # bytes of the longest address, unless a server takes more
 JSON = "application/json"
-OPEN = 128  # requests that are answered at a time, and as many that arrive
+OPEN = (
+    128  # requests that are answered at a time, unless a server takes more, and as many that arrive
+)
 SLOW = 20.0  # seconds in which a whole request must arrive, and the next part of an answer be taken
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
@@ -38,6 +40,7 @@ class Guard:
             need a key.
         types: the content types of bodies that are read.
         body, address: the most bytes of a body and of an address.
+        crowd: the most requests that are answered at a time, and as many that arrive.
     """
 
     def __init__(
@@ -47,9 +50,11 @@ class Guard:
         types: Collection[str] = (JSON,),
         body: int = BODY,
         address: int = ADDRESS,
+        crowd: int | None = None,
     ) -> None:
         self._app, self._hosts, self._types, self._open = app, hosts, types, 0
         self._body, self._address = body, address
+        self._crowd = OPEN if crowd is None else crowd
         # Deadlines of the bodies that arrive, oldest first.
         self._arriving: list[asyncio.Timeout] = []
 
@@ -86,7 +91,7 @@ class Guard:
         if body is None:
             await _refuse(send, 413, f"the request is longer than {self._body} bytes")
             return
-        if self._open >= OPEN:
+        if self._open >= self._crowd:
             await _refuse(send, 503, "the server has too much to do: try again in a moment")
             return
         self._open += 1
@@ -107,7 +112,7 @@ class Guard:
             async with deadline:
                 # An expired one ends in this turn of the loop, and cannot be ended again.
                 waiting = [each for each in self._arriving if not each.expired()]
-                if len(waiting) >= OPEN:
+                if len(waiting) >= self._crowd:
                     self._arriving.remove(waiting[0])
                     waiting[0].reschedule(asyncio.get_running_loop().time())
                 self._arriving.append(deadline)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
-from regard.serving.errors import Cancelled, Refused
+from regard.serving.errors import Cancelled, Refused, client_leaves
 
 WAITING = 64  # requests in the queue
 SECONDS = 60.0  # that a request waits and computes at most
@@ -65,9 +65,3 @@ class Work:
 
     def close(self) -> None:
         self._thread.shutdown(wait=True, cancel_futures=True)
-
-
-async def client_leaves(request: Request) -> None:
-    """Wait until the client has left."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

@@ -87,7 +87,7 @@ class InputOptions:
 
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT")] = None
     input: Path | None = None
-    input_format: Literal["lines", "srt", "vtt", "po"] | None = None
+    input_format: Literal["lines", "srt", "vtt", "po", "html"] | None = None
     paragraphs: bool = False
     whole_lines: bool = False
     prefix: Annotated[str | None, typer.Option(metavar="WORDS")] = None
@@ -272,7 +272,8 @@ def translate(options: TranslateOptions) -> None:
     line are found, translated one by one, and joined with what stood between them. A line that is only a number is
     its own translation.
 
-    Of subtitles (.srt, .vtt) and messages (.po) only the text is translated; all else is written as it was.
+    Of subtitles (.srt, .vtt), messages (.po) and pages (.html) only the text is translated; all else is written as it
+    was.
 
     Examples:
         regard translate "El gato negro duerme." --look

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from regard.translation.formats import messages, subtitles
+from regard.translation.formats import messages, pages, subtitles
 from regard.translation.formats.document import Document, decode
 
 __all__ = ["FORMATS", "Document", "decode"]
@@ -12,4 +12,6 @@ FORMATS: Mapping[str, Callable[[str, str], Document]] = {
     "srt": subtitles.SRT,
     "vtt": subtitles.VTT,
     "po": messages.read,
+    "html": pages.read,
+    "htm": pages.read,
 }
