@@ -86,10 +86,10 @@ def effects(
     """
     _check(model, metric, of, edit, method)
     edit = Scale(0.0) if edit is None else edit
-    scan = _Scan(model, ModelInputs(inputs), metric, of, edit, layers, batch, progress)
+    scan = Scan(model, ModelInputs(inputs), metric, of, edit, layers, batch, progress)
     if agreement:
-        return _with_runs(_estimated(scan), scan.run())
-    return scan.run() if method == "run" else _estimated(scan)
+        return _with_runs(estimated(scan), scan.run())
+    return scan.run() if method == "run" else estimated(scan)
 
 
 def _check(model: Any, metric: Any, of: Any, edit: Any, method: Any) -> None:
@@ -205,7 +205,7 @@ def units_of(attentions: Sequence[Attention], of: Of) -> list[Unit]:
     return [Unit(key=key) for key in range(max(lengths, default=0))]
 
 
-class _Scan:
+class Scan:
     """The runs of a model with one unit after another edited."""
 
     def __init__(
@@ -215,49 +215,58 @@ class _Scan:
         metric: Callable[[Any], Any],
         of: Of,
         edit: Edit | OnWeights,
-        layers: Layers,
-        batch: int | None,
-        progress: bool | Progress,
+        layers: Layers = None,
+        batch: int | None = None,
+        progress: bool | Progress = False,
     ) -> None:
         self.model, self.inputs, self.of, self.edit = model, inputs, of, edit
         self.metric, self.layers, self._batch, self._progress = metric, layers, batch, progress
         self._passes = 0
 
     @torch.no_grad()
-    def run(self) -> EffectTable:
-        """The effects, or those of the units before an interruption."""
+    def prepare(self) -> None:
+        """Run the model without edits: the metric, the units, and how many of them go into a batch."""
         with watch(self.model, layers=self.layers) as seen:
             self._pass()
         attentions = attentions_of(seen)
-        units = units_of(attentions, self.of)
+        self.units = units_of(attentions, self.of)
         self._paths = [each.path for each in attentions]
         self._blocks = Blocks(self.model, self._paths)
         start = monotonic()
         with self._blocks.recorded():
             output = self._pass()
-        seconds = monotonic() - start
+        self._seconds = monotonic() - start
         self._metric: Any = getattr(self.metric, "beside", lambda _: self.metric)(output)
-        base = self._number(output)
-        copies, reuses = self._room(attentions, units, output)
-        groups = [units[at : at + copies] for at in range(0, len(units), copies)]
+        self.base = self._number(output)
+        copies, self._reuses = self._room(attentions, self.units, output)
+        self.groups = [self.units[at : at + copies] for at in range(0, len(self.units), copies)]
+
+    @torch.no_grad()
+    def group(self, number: int) -> list[Effect]:
+        """The effects of the units of one batch."""
+        group = self.groups[number]
+        numbers = self._metrics(group, self._reuses)
+        return [unit.row(each - self.base) for unit, each in zip(group, numbers, strict=True)]
+
+    def run(self) -> EffectTable:
+        """The effects, or those of the units before an interruption."""
+        self.prepare()
         rows: list[Effect] = []
-        share = 0.5 if reuses and self.of != "keys" else 1.0
-        tell = _Telling(
-            self._progress, len(units), self.of, len(groups), seconds * len(units) * share
-        )
+        total = len(self.units)
+        share = 0.5 if self._reuses and self.of != "keys" else 1.0
+        seconds = self._seconds * total * share
+        tell = _Telling(self._progress, total, self.of, len(self.groups), seconds)
         try:
-            for group in groups:
-                numbers = self._metrics(group, reuses)
-                rows += [
-                    unit.row(number - base) for unit, number in zip(group, numbers, strict=True)
-                ]
+            for number in range(len(self.groups)):
+                rows += self.group(number)
                 tell(len(rows))
         except KeyboardInterrupt:
             if not rows:
                 raise
         tell.end(len(rows))
-        effects = tuple(rows)
-        return EffectTable(effects, self.of, base, "run", len(units), self._passes, reuses)
+        return EffectTable(
+            tuple(rows), self.of, self.base, "run", total, self._passes, self._reuses
+        )
 
     def _pass(self, copies: int = 1) -> Any:
         self._passes += 1
@@ -365,7 +374,7 @@ class _Telling:
             print(f"interrupted: {finished} of {self._total} are done", file=sys.stderr)
 
 
-def _estimated(scan: _Scan) -> EffectTable:
+def estimated(scan: Scan) -> EffectTable:
     """The gradient of the metric at each output of a head, times its change."""
     if isinstance(scan.metric, Divergence):
         raise WatchError(

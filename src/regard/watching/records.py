@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -258,9 +259,15 @@ class Recording:
     """The attentions that a watch recorded, by path, and the reasons why others are missing."""
 
     def __init__(
-        self, model: str, layers: Layers, selection: Selection, budget: int | None, group: bool
+        self,
+        module: nn.Module,
+        layers: Layers,
+        selection: Selection,
+        budget: int | None,
+        group: bool,
     ) -> None:
-        self.model = model  # the name of its class
+        self.model = type(module).__name__
+        self.module = ref(module)  # None once nobody else keeps the model
         self.selection = selection
         self.records: dict[str, AttentionRecord] = {}
         self.unseen: dict[str, str] = {}

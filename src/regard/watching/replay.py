@@ -20,7 +20,7 @@ class Blocks:
     """
 
     def __init__(self, model: nn.Module, paths: Iterable[str]) -> None:
-        self._of_path = {path: _block(model, path) for path in paths}
+        self._of_path = {path: block_of(model, path) for path in paths}
         names = dict.fromkeys(name for name in self._of_path.values() if name)
         self._modules = {name: model.get_submodule(name) for name in names}
         self._outputs: dict[str, Any] = {}
@@ -76,7 +76,7 @@ class Blocks:
                 vars(self._modules[name]).pop("forward", None)
 
 
-def _block(model: nn.Module, path: str) -> str | None:
+def block_of(model: nn.Module, path: str) -> str | None:
     """The path of the member of the outermost list of modules that holds an attention."""
     steps = path.split("#")[0].split(".")
     module: Any = model

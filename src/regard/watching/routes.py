@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -11,10 +11,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.attention.looks import Look
 from regard.watching.effects import attentions_of
 from regard.watching.errors import WatchError
 from regard.watching.gradients import output_gradients
 from regard.watching.inputs import ModelInputs
+from regard.watching.measures import BLOCK
 from regard.watching.records import Layers
 from regard.watching.table import html
 from regard.watching.watch import watch
@@ -154,25 +156,76 @@ class Rollout:
         )
 
 
-@torch.no_grad()
 def _rollout(model: nn.Module, inputs: ModelInputs, query: int, layers: Layers) -> Rollout:
-    with watch(model, layers=layers) as seen:
+    with torch.no_grad(), watch(model, layers=layers) as seen:
         inputs.run(model)
+    matrix = rollout({name: seen[name] for name in seen})
+    if matrix is None or not -matrix.shape[-2] <= query < matrix.shape[-2]:
+        raise WatchError(
+            f"target is {query}: the attentions have {0 if matrix is None else matrix.shape[-2]} queries"
+        )
+    return Rollout(matrix, query)
+
+
+@torch.no_grad()
+def rollout(
+    looks: Mapping[str, Look], headed: bool | None = None
+) -> Float[Tensor, "*batch queries keys"] | None:
+    """The product over layers of (mean of the heads + identity) / 2; None of no look.
+
+    Args:
+        looks: (*batch, [heads,] queries, keys) of each layer by its name, the lowest first.
+        headed: whether they have heads; their captions say it by default.
+
+    Raises:
+        WatchError: they are of sequences of several lengths.
+    """
     matrix: Tensor | None = None
-    for name in seen:
-        look = seen[name]
+    for name, look in looks.items():
         queries, keys = look.shape[-2:]
         if queries != keys or (matrix is not None and matrix.shape[-1] != keys):
             raise WatchError(
                 f"{name} has {queries} queries and {keys} keys: a rollout goes over self-attentions of one"
                 ' sequence, such as layers="encoder.*"'
             )
-        mean = look.mean_heads().weights() if look.caption.headed else look.weights()
-        step = (mean + torch.eye(keys).to(mean)) / 2
-        step = step / step.sum(-1, keepdim=True)  # of a query that may read nothing
+        step = _step(_mean(look, look.caption.headed if headed is None else headed).weights())
         matrix = step if matrix is None else step @ matrix
-    if matrix is None or not -matrix.shape[-2] <= query < matrix.shape[-2]:
-        raise WatchError(
-            f"target is {query}: the attentions have {0 if matrix is None else matrix.shape[-2]} queries"
-        )
-    return Rollout(matrix, query)
+    return matrix
+
+
+@torch.no_grad()
+def rollout_row(
+    looks: Mapping[str, Look], query: int, check: Callable[[], None] = lambda: None
+) -> Float[Tensor, "keys"]:
+    """One row of `rollout`, of looks at one batch entry, without any matrix: for texts of any length.
+
+    Args:
+        looks: ([heads,] queries, keys) of each layer, the lowest first.
+        query: the number of the row.
+        check: called between blocks of rows; it may raise to end the computation.
+    """
+    row = torch.zeros(0)
+    for look in reversed(list(looks.values())):
+        queries, keys = look.shape[-2:]
+        if not len(row):
+            row = torch.zeros(queries, device=look.device)
+            row[query] = 1.0
+        mean, through = _mean(look, len(look.shape) > 2), torch.zeros(keys, device=look.device)
+        height = max(1, BLOCK // (keys * (look.shape[-3] if len(look.shape) > 2 else 1)))
+        for rows in row.nonzero().flatten().split(height):
+            check()
+            step = mean.weights(rows=rows)
+            step[torch.arange(len(rows)), rows] += 1.0
+            through += row[rows] @ (step / step.sum(-1, keepdim=True))
+        row = through
+    return row
+
+
+def _mean(look: Look, headed: bool) -> Look:
+    return look.mean_heads() if headed else look
+
+
+def _step(mean: Tensor) -> Tensor:
+    """(weights + identity) / their sum, which is 2 but for a query that may read nothing."""
+    step = mean + torch.eye(mean.shape[-1]).to(mean)
+    return step / step.sum(-1, keepdim=True)

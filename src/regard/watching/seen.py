@@ -237,19 +237,28 @@ class Seen(Mapping[str, Look]):
         page: Path = import_module(PAGE).write(Path(path), self.scene(**options))
         return page
 
-    def explore(self, **options: Any) -> Any:
+    def explore(self, *, frame: bool = False, **options: Any) -> Any:
         """The explorer of these attentions, which a notebook displays.
 
+        With a tokenizer that can encode, the widget runs the model in the kernel: all views, for any prompt.
+
         Args:
+            frame: show the page in a frame in any case; it needs no widgets, and cannot run the model.
             options: the arguments of `scene`.
 
         Returns:
-            A widget where `regard[notebook]` is installed, else the page in a frame.
+            A widget where `regard[notebook]` is installed, for the kernel and for the notebook's server, else the page
+            in a frame, with a line that says why.
 
         Raises:
             WatchError: no attention was seen, or the tokens fit no attention.
         """
-        return import_module(NOTEBOOK).display(self.scene(**options))
+        notebook = import_module(NOTEBOOK)
+        scene = self.scene(**options)
+        model, tokenizer = self._recording.module(), options.get("tokenizer")
+        start = [each.tokens[:1] for each in self._recording.embedded]
+        language = notebook.language(scene.title, model, start[0] if start else None, tokenizer)
+        return notebook.display(scene, frame, language)
 
     @property
     def nbytes(self) -> int:

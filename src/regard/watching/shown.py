@@ -10,6 +10,7 @@ from regard.attention.looks import Look
 from regard.watching.errors import WatchError
 from regard.watching.extents import Extent
 from regard.watching.measures import TokenIds
+from regard.watching.spelling import spelled
 from regard.watching.table import Subject, extent_of, places, tokens_read
 
 LONGEST = 60  # characters of a token
@@ -129,17 +130,9 @@ def _words_of(subject: Subject, sides: dict[str, list[str]]) -> tuple[list[str],
 
 def _decoded(ids: TokenIds | None, tokenizer: Any) -> tuple[list[str], list[str]]:
     """The ids that the model's embedding was called with, as tokens of the tokenizer."""
-    if tokenizer is None:
+    if tokenizer is None or ids is None:
         return [], []
-    decode = getattr(tokenizer, "convert_ids_to_tokens", tokenizer)
-    if not callable(decode):
-        raise TypeError(
-            f"tokenizer is a {type(tokenizer).__name__}: pass one with convert_ids_to_tokens,"
-            " or a function of a list of ids that returns a list of strings"
-        )
-    if ids is None:
-        return [], []
-    query, key = (list(map(str, decode(side[0].tolist()))) for side in ids)
+    query, key = (spelled(tokenizer, side[0].tolist()) for side in ids)
     return query, key
 
 

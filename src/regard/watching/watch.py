@@ -130,7 +130,7 @@ class Watch(Observer):
         group: bool,
     ) -> None:
         self.model, self._layers, self._lock = model, layers, Lock()
-        self._recording = Recording(type(model).__name__, layers, selection, budget, group)
+        self._recording = Recording(model, layers, selection, budget, group)
         self._called: dict[str, nn.Module] = {}
         self._softmaxes: dict[str, str] = {}
 
