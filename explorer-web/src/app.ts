@@ -8,7 +8,8 @@ import { Bundle, Header } from "./contract";
 import { Lines } from "./lines";
 import { save } from "./drawing";
 import { Tone, TONES } from "./raster";
-import { failure, MEAN, Source } from "./source";
+import { Ask, failure, posted } from "./server";
+import { MEAN, Source } from "./source";
 import { Address } from "./state";
 
 export class App {
@@ -16,6 +17,7 @@ export class App {
   readonly scene: Signal<Source | null> = signal(null);
   readonly busy: Signal<string> = signal("");
   readonly error: Signal<string> = signal("");
+  readonly progress: Signal<string> = signal(""); // of what the server computes
   readonly announcement: Signal<string> = signal(""); // read aloud by screen readers
   readonly theme: Signal<Theme> = signal("light");
   readonly view: Signal<string>;
@@ -26,7 +28,9 @@ export class App {
   readonly head: Signal<number>;
   readonly row: Signal<number | null>;
   readonly column: Signal<number | null>;
-  readonly pieces: Signal<boolean>;
+  readonly pieces: Signal<boolean>; // of a translation: pieces in place of words
+  readonly words: Signal<boolean>; // of other texts: words in place of pieces
+  readonly chat: Signal<boolean>;
   private readonly scale: Signal<string>;
   readonly exchanged: Signal<string>; // the sentence with words exchanged, in Change
   readonly lines = new Lines(this);
@@ -37,11 +41,18 @@ export class App {
   private running: AbortController | null = null;
 
   /** `models`: those of the server, the first is the default; none for a file or a notebook. */
-  constructor(models: string[], lasting: boolean, readonly trains: boolean, readonly paired: boolean) {
+  constructor(
+    models: string[],
+    readonly languages: string[], // models that read prompts
+    lasting: boolean,
+    readonly trains: boolean,
+    readonly paired: boolean,
+    readonly server: Ask,
+  ) {
     this.listed = signal(models);
     const address = (this.address = new Address(lasting));
     this.view = address.text("view");
-    this.model = address.text("model", models[0] ?? "");
+    this.model = address.text("model", models[0] ?? languages[0] ?? "");
     this.text = address.text("text");
     this.prefix = address.text("prefix");
     this.attention = address.text("attention");
@@ -49,24 +60,32 @@ export class App {
     this.row = address.place("row");
     this.column = address.place("column");
     this.pieces = address.flag("pieces");
-    this.scale = address.text("scale", "linear");
+    this.words = address.flag("words");
+    this.chat = address.flag("chat");
+    this.scale = address.text("scale", "fitting");
     this.exchanged = address.text("exchanged");
     this.follow = address.flag("follow");
     this.pair = address.place("pair");
     this.links = address.text("links");
   }
 
-  /** The tone of the pictures in Heads and Map. */
-  get tone(): Tone {
-    return this.scale.value in TONES ? (this.scale.value as Tone) : "linear";
+  /** The tone that was chosen for the pictures in Heads and Map; null: the one that fits each of them. */
+  get tone(): Tone | null {
+    return this.scale.value in TONES ? (this.scale.value as Tone) : null;
   }
 
-  set tone(tone: Tone) {
-    this.scale.value = tone;
+  set tone(tone: Tone | null) {
+    this.scale.value = tone ?? "fitting";
   }
 
+  /** Whether there is a server with models. */
   get live(): boolean {
-    return this.models.length > 0;
+    return this.models.length + this.languages.length > 0;
+  }
+
+  /** Whether the chosen model reads prompts. */
+  get prompts(): boolean {
+    return this.languages.includes(this.model.value);
   }
 
   get models(): string[] {
@@ -75,7 +94,7 @@ export class App {
 
   /** Ask which checkpoints there are now; the newest one of the chosen model's run is translated with, once. */
   async newest(): Promise<void> {
-    const answer = await fetch("api/models");
+    const answer = await this.server("api/models");
     if (!answer.ok) throw new Error(await failure(answer));
     const { models } = (await answer.json()) as { models: string[] };
     if (models.join() !== this.models.join()) this.listed.value = models;
@@ -89,12 +108,13 @@ export class App {
 
   /** What the address has: a sentence with gold links, or a sentence to translate. */
   async again(): Promise<void> {
-    if (this.pair.value !== null) await this.give(this.pair.value, true);
+    if (this.prompts) await this.prompt(this.text.value, true);
+    else if (this.pair.value !== null) await this.give(this.pair.value, true);
     else if (this.text.value) await this.translate(this.text.value, this.prefix.value, true);
   }
 
   show(bundle: Bundle): void {
-    this.scene.value = new Source(bundle);
+    this.scene.value = new Source(bundle, this.server);
   }
 
   /** Ask the server for a bundle. A new request cancels the one before; null if it was cancelled or refused. */
@@ -104,7 +124,7 @@ export class App {
     this.busy.value = doing;
     this.error.value = "";
     try {
-      const bundle = await post(path, request, controller.signal);
+      const bundle = await post(this.server, path, request, controller.signal);
       return bundle;
     } catch (fault) {
       if (!controller.signal.aborted) this.error.value = fault instanceof Error ? fault.message : String(fault);
@@ -121,7 +141,7 @@ export class App {
   async open(address: string): Promise<void> {
     this.busy.value = "opening";
     try {
-      const answer = await fetch(address);
+      const answer = await this.server(address);
       if (!answer.ok) throw new Error(await failure(answer));
       this.show(Bundle.parse(new Uint8Array(await answer.arrayBuffer())));
     } catch (fault) {
@@ -140,6 +160,36 @@ export class App {
     const request = { model: this.model.value, text, prefix, links: this.links.value };
     const bundle = await this.ask("api/translate", request, "translating");
     if (bundle) this.show(bundle);
+  }
+
+  /** Run the model on a prompt; on its first one if there is no text. What it predicts is compared with the run shown. */
+  async prompt(text: string, again = false): Promise<void> {
+    const beside = this.header?.prompt && this.header.model === this.model.value && !again ? { beside: this.header.run } : {};
+    this.begin(text, "", null, again);
+    const request = { model: this.model.value, text, chat: this.chat.value, ...beside };
+    const bundle = await this.ask("api/prompt", request, "running the model");
+    if (bundle) this.show(bundle);
+  }
+
+  /** Show what each key moves in place of weights, or weights again. */
+  async moved(moved: boolean): Promise<void> {
+    const bundle = await this.ask("api/moved", { run: this.header!.run, moved }, moved ? "computing what keys move" : "computing weights");
+    if (bundle) this.show(bundle);
+  }
+
+  /** Read the server's progress from time to time while something is waited for. */
+  async watchProgress(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      await new Promise((resolve) => setTimeout(resolve, 700));
+      if (signal.aborted) break;
+      try {
+        const { doing, done, of } = (await (await this.server("api/progress", { signal })).json()) as { doing: string; done: number; of: number };
+        if (!signal.aborted) this.progress.value = doing && of > 1 ? `${doing}: ${done} of ${of}` : doing;
+      } catch {
+        break; // the request that is waited for reports the fault
+      }
+    }
+    this.progress.value = "";
   }
 
   /** Make or remove a gold link between a word of the translation and one of the source. */
@@ -172,7 +222,7 @@ export class App {
     this.busy.value = "writing the file";
     this.error.value = "";
     try {
-      const answer = await fetch(this.scene.value!.url("file", {}));
+      const answer = await this.server(this.scene.value!.url("file", {}));
       if (!answer.ok) throw new Error(await failure(answer));
       save("regard.html", new Blob([await answer.arrayBuffer()], { type: "text/html" }));
     } catch (fault) {
@@ -186,13 +236,8 @@ export class App {
   }
 }
 
-export async function post(path: string, request: object, abort?: AbortSignal): Promise<Bundle> {
-  const answer = await fetch(path, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(request),
-    signal: abort,
-  });
+export async function post(server: Ask, path: string, request: object, abort?: AbortSignal): Promise<Bundle> {
+  const answer = await server(path, posted(request, abort));
   if (!answer.ok) throw new Error(await failure(answer));
   return Bundle.parse(new Uint8Array(await answer.arrayBuffer()));
 }

@@ -28,7 +28,7 @@ export interface Attention {
   columns: number;
   heads: number[]; // the numbers of the heads in the model
   shape: [number, number, number]; // heads, queries, keys
-  measures: Measures;
+  measures?: Measures; // of long texts a server sends them when they are asked for
   sampled?: number; // how many queries they were computed from, if not from all
   weights?: { buffer: number }; // float16 (heads, queries, keys); NaN: masked
   map?: { buffer: number; height: number; width: number; peaks: number[] }; // uint8 (heads, height, width) of 254 x weight / peak; 255: masked
@@ -68,6 +68,32 @@ export interface Links {
   possible: [number, number][];
 }
 
+/** A token that may come next. */
+export interface Next {
+  id: number;
+  token: string;
+  log_probability: number;
+  before?: number | null; // in the run that this one is compared with; null: it is not among its 100 likeliest
+}
+
+/** A prompt, and what a language model made of it. */
+export interface Prompt {
+  text: string;
+  chat: boolean;
+  template: boolean; // whether the model has a chat template
+  log_probabilities: (number | null)[]; // of each token after those before it
+  next: Next[][]; // after each token, the likeliest first
+  edited: boolean;
+  moved: boolean; // whether the attentions are what each key moves, in place of weights
+}
+
+/** The rollout of a stack of layers: float16 (queries, keys); without a buffer the server has its rows, or there is an objection. */
+export interface Rollout {
+  of: string[];
+  buffer?: number;
+  objection?: string;
+}
+
 export interface Header {
   version: number;
   title: string;
@@ -76,6 +102,8 @@ export interface Header {
   sequences: Sequence[];
   attentions: Attention[];
   translation: Translation | null;
+  prompt?: Prompt;
+  rollouts: Rollout[];
   links: Links | null;
   buffers: Buffer[];
   [more: string]: unknown;

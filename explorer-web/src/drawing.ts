@@ -25,6 +25,7 @@ export interface Drawing {
   cell?: number;
   gold?: Gold;
   tone?: Tone;
+  starts?: [number[], number[]]; // the first token of each row and column, where there is no room for labels
 }
 
 export interface Layout {
@@ -48,12 +49,14 @@ export function layout(drawing: Drawing, pen: Pick<Pen, "measure">, room: number
   const fitting = Math.floor(free / plane.columns);
   const cell = drawing.cell ?? Math.max(columns.length && plane.columns <= 200 ? 13 : 1, Math.min(34, fitting));
   const labelled = cell >= 11;
-  const head = labelled && columns.length ? widest(columns) : 0;
+  const ticked = !(labelled && rows.length && columns.length) && drawing.starts !== undefined;
+  const head = labelled && columns.length ? widest(columns) : ticked ? 20 : 0;
+  const left = labelled && rows.length ? margin : ticked ? 46 : 0;
   return {
     cell,
-    left: labelled ? margin : 0,
+    left,
     head,
-    width: (labelled ? margin : 0) + cell * plane.columns + 1,
+    width: left + cell * plane.columns + 1,
     height: head + cell * plane.rows + 1,
     size: Math.min(size, Math.max(9, cell - 2)),
   };
@@ -86,7 +89,12 @@ export function draw(drawing: Drawing, at: Layout, pen: Pen, paint: Paint, row: 
     if (sure) pen.rectangle(x, y, dot, dot, colour);
     else pen.frame(x, y, dot, dot, colour);
   }
-  if (head || left) {
+  if (drawing.starts && (head || left) && !(cell >= 11 && drawing.rows.length && drawing.columns.length)) {
+    const [rows, columns] = drawing.starts;
+    const every = (gap: number) => Math.max(1, Math.ceil(gap / cell));
+    for (let i = 0; i < plane.rows; i += every(24)) pen.text(left - 6, head + (i + 0.5) * cell, String(rows[i]), { align: "end", colour: paint.ink, size });
+    for (let j = 0; j < plane.columns; j += every(44)) pen.text(left + j * cell, head - 9, String(columns[j]), { align: "start", colour: paint.ink, size });
+  } else if (head || left) {
     drawing.rows.forEach((label, i) => {
       const colour = i === row ? paint.accent : paint.ink;
       pen.text(left - 6, head + (i + 0.5) * cell, clip(label, left - 8, pen, size), { align: "end", colour, size });
@@ -95,6 +103,9 @@ export function draw(drawing: Drawing, at: Layout, pen: Pen, paint: Paint, row: 
       const colour = j === column ? paint.accent : paint.ink;
       pen.text(left + (j + 0.5) * cell, head - 5, clip(label, head - 8, pen, size), { align: "start", turned: true, colour, size });
     });
+  }
+  if (!diverging && plane.data.every((weight) => !(weight > 0)) && plane.data.some((weight) => weight === 0)) {
+    pen.text(left + 8, head + Math.max(12, (cell * plane.rows) / 2), "off: every weight is 0", { align: "start", colour: paint.ink, size: 13 });
   }
   if (row !== null) pen.frame(left, head + row * cell, cell * plane.columns, cell, paint.accent);
   if (column !== null) pen.frame(left + column * cell, head, cell, cell * plane.rows, row === null ? paint.accent : paint.faint);

@@ -8,12 +8,13 @@ import { MEAN } from "./source";
 export interface Edit {
   attention: string;
   head: number | null; // null: all heads
-  kind: "scale" | "temperature" | "hard" | "cell";
+  kind: "scale" | "temperature" | "hard" | "cell" | "from";
   factor?: number;
   temperature?: number;
   query?: number;
   key?: number;
   weight?: number;
+  text?: string; // the prompt that the head is taken from
 }
 
 /** What an edit does, in words. */
@@ -22,6 +23,7 @@ export function described(edit: Edit): string {
   if (edit.kind === "scale") return edit.factor === 0 ? `${where}: off` : `${where}: × ${edit.factor}`;
   if (edit.kind === "temperature") return `${where}: temperature ${edit.temperature}`;
   if (edit.kind === "hard") return `${where}: hard`;
+  if (edit.kind === "from") return `${where}: from “${edit.text}”`;
   return `${where}: row ${edit.query}, column ${edit.key} = ${edit.weight}`;
 }
 
@@ -75,5 +77,5 @@ function parse(text: string): Edit[] {
 export const headOf = (head: number) => (head === MEAN ? null : head);
 
 export async function changed(app: App, run: string, edits: Edit[], prefix: string, text: string): Promise<Bundle | null> {
-  return app.ask("api/change", { run, prefix, edits, text }, "translating with the change");
+  return app.ask("api/change", { run, prefix, edits, text }, app.prompts ? "running the model with the change" : "translating with the change");
 }

@@ -21,7 +21,8 @@ export const labels = (sequence: Sequence, whole: boolean) => (whole ? words(seq
 /** Whether words, not pieces, are shown: where all sides of the attention have words. */
 export function wholeWords(app: App, source: Source, attention: Attention): boolean {
   const has = (index: number) => source.header.sequences[index].words.length > 0;
-  return !app.pieces.value && has(attention.rows) && has(attention.columns);
+  const chosen = source.header.translation ? !app.pieces.value : app.words.value;
+  return chosen && has(attention.rows) && has(attention.columns);
 }
 
 /** A head's weights with labels, subwords merged into words where `whole`. */
@@ -74,4 +75,14 @@ export function chosenIn(app: App, { starts: [rows, columns] }: Labelled) {
 function holding(starts: number[], token: number | null): number | null {
   const place = token === null ? -1 : starts.findLastIndex((start) => start <= token);
   return place < 0 || place === starts.length - 1 ? null : place;
+}
+
+/** "17.3" for head 3 of layer 17; where layers are of several kinds, with the kind: "cross 1.0". */
+export function headLabel(attention: Attention, place: number): string {
+  const parts = /^(\w+)\.(\d+)\.(\w+)$/.exec(attention.name);
+  const head = place < 0 ? "mean" : String(attention.heads[place]);
+  if (!parts) return `${attention.name} ${head}`;
+  const [, side, layer, kind] = parts;
+  const stack = kind === "cross" ? "cross " : side === "layer" ? "" : `${side.slice(0, 3)} `;
+  return place < 0 ? `${stack}${layer} mean` : `${stack}${layer}.${head}`;
 }

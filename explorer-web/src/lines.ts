@@ -1,7 +1,7 @@
 // The lines of a file: all are translated, a few at a time.
 
 import { Signal, signal } from "@preact/signals";
-import { failure } from "./source";
+import { failure, posted } from "./server";
 
 const MOST = 1000; // lines of a file
 const TOGETHER = 8; // lines of a request
@@ -51,12 +51,7 @@ export class Lines {
     try {
       for (let start = 0; start < all.length && !request.signal.aborted; start += TOGETHER) {
         const lines = all.slice(start, start + TOGETHER).map(({ text }) => text);
-        const answer = await fetch("api/lines", {
-          method: "POST",
-          headers: { "Content-Type": "application/json" },
-          body: JSON.stringify({ model, lines }),
-          signal: request.signal,
-        });
+        const answer = await fetch("api/lines", posted({ model, lines }, request.signal));
         if (!answer.ok) throw new Error(await failure(answer));
         const { translations } = (await answer.json()) as { translations: string[] };
         translations.forEach((translation, i) => (all[start + i] = { text: lines[i], translation }));

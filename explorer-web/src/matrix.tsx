@@ -23,6 +23,7 @@ export interface MatrixProps {
   choose?: (row: number | null, column: number | null) => void;
   gold?: Gold; // cells that people linked
   tone?: Tone; // linear by default
+  starts?: [number[], number[]]; // the first tokens of rows and columns, for ticks where labels have no room
 }
 
 type Weights = Pick<MatrixProps, "plane" | "rows" | "columns" | "spoken" | "diverging" | "gold">;

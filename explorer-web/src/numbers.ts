@@ -58,18 +58,3 @@ export function difference(left: Plane, right: Plane): Plane | null {
   if (left.rows !== right.rows || left.columns !== right.columns) return null;
   return { ...left, data: left.data.map((x, i) => right.data[i] - x) };
 }
-
-/** The product of matrices of weights, as attention rollout needs it. */
-export function product(left: Plane, right: Plane): Plane {
-  const data = new Float32Array(left.rows * right.columns);
-  for (let i = 0; i < left.rows; i++)
-    for (let k = 0; k < left.columns; k++) {
-      const x = left.data[i * left.columns + k];
-      if (!(x > 0)) continue;
-      for (let j = 0; j < right.columns; j++) {
-        const y = right.data[k * right.columns + j];
-        if (y > 0) data[i * right.columns + j] += x * y;
-      }
-    }
-  return { rows: left.rows, columns: right.columns, data };
-}

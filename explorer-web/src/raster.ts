@@ -6,6 +6,7 @@ import type { Plane } from "./numbers";
 /** How weights become places on the colour scale. */
 export type Tone = "linear" | "root" | "log";
 export const TONES: Record<Tone, string> = { linear: "linear", root: "square root", log: "logarithmic" };
+const SMALL = 4096; // cells of the largest picture that is linear in any case
 const DECADES = 4; // that a logarithmic scale has
 
 /** A weight's place on the scale that ends at `top`. */
@@ -19,6 +20,20 @@ export function share(weight: number, top: number, tone: Tone): number {
 export function marks(top: number, tone: Tone): [number, number] {
   if (tone === "root") return [0, top / 4];
   return tone === "log" ? [top * 10 ** -DECADES, top * 10 ** (-DECADES / 2)] : [0, top / 2];
+}
+
+/** The scale on which the mean weight of some planes is visible: a long row spreads its weights thin. */
+export function fitting(planes: Plane[], top: number): Tone {
+  let [sum, count] = [0, 0];
+  for (const { data } of planes)
+    for (const x of data)
+      if (!Number.isNaN(x)) {
+        sum += x;
+        count++;
+      }
+  const share = count ? sum / count / top : 1;
+  if (count <= SMALL || share > 0.05) return "linear";
+  return share > 0.005 ? "root" : "log";
 }
 
 const MASKED = { light: [230, 222, 212], dark: [58, 50, 42] };

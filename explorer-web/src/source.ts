@@ -1,15 +1,24 @@
 // Where weights come from: the bundle itself, and for long sequences the server that made it.
 
 import { Attention, Bundle, widen } from "./contract";
-import { Plane, product } from "./numbers";
+import type { Measures } from "./contract";
+import type { Plane } from "./numbers";
+import type { Ask } from "./server";
+import { failure } from "./server";
 
+const PICTURE = 128; // columns of a picture
 export const MEAN = -1; // the head number of the mean of all heads
 
 /** The weights of one run. */
 export class Source {
   private planes = new Map<string, Plane>();
+  private pictures = new Map<string, Plane>();
+  private measured = new Map<string, Promise<Measures>>();
 
-  constructor(readonly bundle: Bundle) {}
+  constructor(
+    readonly bundle: Bundle,
+    readonly ask: Ask,
+  ) {}
 
   get header() {
     return this.bundle.header;
@@ -56,7 +65,7 @@ export class Source {
     const keys = attention.shape[2];
     if (this.whole(attention)) return this.plane(attention, head).data.subarray(query * keys, (query + 1) * keys);
     if (this.header.run !== null) {
-      const answer = await fetch(this.url("row", { attention: attention.name, head, query }));
+      const answer = await this.ask(this.url("row", { attention: attention.name, head, query }));
       if (!answer.ok) throw new Error(await failure(answer));
       return new Float32Array(await answer.arrayBuffer());
     }
@@ -66,7 +75,7 @@ export class Source {
   /** The mean of the rows of some queries, both ends included. */
   async rows(attention: Attention, head: number, from: number, to: number): Promise<Float32Array> {
     if (!this.whole(attention) && this.header.run !== null) {
-      const answer = await fetch(this.url("received", { attention: attention.name, head, from, to }));
+      const answer = await this.ask(this.url("received", { attention: attention.name, head, from, to }));
       if (!answer.ok) throw new Error(await failure(answer));
       return new Float32Array(await answer.arrayBuffer());
     }
@@ -84,16 +93,49 @@ export class Source {
     return `api/${what}?${parameters}`;
   }
 
-  /** Attention rollout (Abnar and Zuidema 2020): the product over layers of (A + I) / 2, heads averaged. */
-  rollout(stack: Attention[]): Plane {
-    let all: Plane | null = null;
-    for (const attention of stack) {
-      const mean = this.plane(attention, MEAN);
-      const half: Plane = { ...mean, data: mean.data.map((x) => (x || 0) / 2) };
-      for (let i = 0; i < half.rows; i++) half.data[i * half.columns + i] += 0.5;
-      all = all ? product(half, all) : half;
+  /** The rollout of a stack of layers; only where the bundle has it. */
+  rollout(buffer: number, tokens: number): Plane {
+    return { rows: tokens, columns: tokens, data: this.bundle.float16(buffer, 0, tokens * tokens) };
+  }
+
+  /** One row of a rollout, from the server. */
+  async rolloutRow(stack: number, query: number, abort: AbortSignal): Promise<Float32Array> {
+    return new Float32Array(await this.bytes("rollout", { stack, query }, abort));
+  }
+
+  /** The picture of a head of a long text, from the server; for a small map from one row of each bin, which is not `exact`. */
+  async picture(attention: Attention, head: number, exact: boolean, abort: AbortSignal): Promise<Plane> {
+    if (this.drawn(attention)) return this.overview(attention, head);
+    const name = `${attention.name}/${head}/${exact}`;
+    let plane = this.pictures.get(name);
+    if (!plane) {
+      const data = new Float32Array(await this.bytes("picture", { attention: attention.name, head, exact: Number(exact) }, abort));
+      const columns = Math.min(PICTURE, attention.shape[2]);
+      this.pictures.set(name, (plane = { rows: data.length / columns, columns, data }));
     }
-    return all!;
+    return plane;
+  }
+
+  /** The measures of an attention; those of long texts come from the server, and stay in the header. */
+  async measures(attention: Attention): Promise<Measures> {
+    if (attention.measures) return attention.measures;
+    let request = this.measured.get(attention.name);
+    if (!request) {
+      request = this.ask(this.url("measures", { attention: attention.name })).then(async (answer) => {
+        if (!answer.ok) throw new Error(await failure(answer));
+        const { measures, sampled } = (await answer.json()) as { measures: Measures; sampled?: number };
+        attention.sampled = sampled;
+        return (attention.measures = measures);
+      });
+      this.measured.set(attention.name, request);
+    }
+    return request;
+  }
+
+  private async bytes(what: string, query: Record<string, string | number>, abort: AbortSignal): Promise<ArrayBuffer> {
+    const answer = await this.ask(this.url(what, query), { signal: abort });
+    if (!answer.ok) throw new Error(await failure(answer));
+    return answer.arrayBuffer();
   }
 
   private cut(attention: Attention, head: number): Plane {
@@ -151,13 +193,4 @@ function average(planes: Plane[]): Plane {
     data[i] = open ? sum / planes.length : NaN;
   }
   return { rows: firstPlane.rows, columns: firstPlane.columns, data };
-}
-
-/** The sentence in which the server says why it refused. */
-export async function failure(answer: Response): Promise<string> {
-  try {
-    return ((await answer.json()) as { error: string }).error;
-  } catch {
-    return `the server answered ${answer.status}`;
-  }
 }

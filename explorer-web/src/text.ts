@@ -10,7 +10,7 @@ export const visible = (text: string) =>
 /** A piece without the mark that begins a word. */
 export function pieceText(token: string): string {
   const text = token.startsWith(SPACE) ? token.slice(1) || "␣" : token;
-  return visible(text);
+  return visible(text.replaceAll("\n", "↵").replaceAll("\t", "⇥"));
 }
 
 /** A token and its place; the place alone where the token is not known. */

@@ -2,7 +2,8 @@
 
 import type { Attention } from "./contract";
 import type { Plane } from "./numbers";
-import { failure, Source } from "./source";
+import { failure, posted } from "./server";
+import type { Source } from "./source";
 
 export const SIZE = 256;
 export type Reduce = "max" | "mean";
@@ -35,7 +36,7 @@ export async function pyramid(source: Source, attention: Attention, head: number
   if (source.whole(attention)) return new Local(source.plane(attention, head));
   if (source.header.run === null) return new Drawn(source.overview(attention, head), attention);
   const address = { attention: attention.name, head };
-  const answer = await fetch(source.url("levels", address));
+  const answer = await source.ask(source.url("levels", address));
   if (!answer.ok) throw new Error(await failure(answer));
   const { levels, strips } = (await answer.json()) as { levels: Level[]; strips: number };
   return new Remote(source, address, levels, strips);
@@ -75,7 +76,7 @@ class Remote implements Pyramid {
   ) {}
 
   async tile(level: number, row: number, column: number, reduce: Reduce, abort: AbortSignal): Promise<Tile> {
-    const answer = await fetch(this.source.url("tile", { ...this.address, level, row, column, reduce }), { signal: abort });
+    const answer = await this.source.ask(this.source.url("tile", { ...this.address, level, row, column, reduce }), { signal: abort });
     if (!answer.ok) throw new Error(await failure(answer));
     const data = new Float32Array(await answer.arrayBuffer());
     const columns = Math.min(SIZE, this.levels[level].columns - column * SIZE);
@@ -83,12 +84,7 @@ class Remote implements Pyramid {
   }
 
   async refine(strip: number, reduce: Reduce, abort: AbortSignal): Promise<void> {
-    const answer = await fetch("api/refine", {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ run: this.source.header.run, ...this.address, strip, reduce }),
-      signal: abort,
-    });
+    const answer = await this.source.ask("api/refine", posted({ run: this.source.header.run, ...this.address, strip, reduce }, abort));
     if (!answer.ok) throw new Error(await failure(answer));
   }
 }

@@ -82,13 +82,12 @@ def test_a_picture_says_which_bins_are_masked():
     assert drawn[drawn < 255].max() == 254
 
 
-def test_a_file_of_many_rows_has_fewer_keys_of_each_and_a_server_sends_none():
+def test_a_file_of_many_rows_has_fewer_keys_of_each_and_a_server_sends_nothing_yet():
     actual_scene = scene(2, 150_000, 10)
     header, _ = parse(pack(actual_scene, most_weights=1000))
     assert header["attentions"][0]["top"]["count"] == 2
     header, _ = parse(pack(actual_scene, run="id", most_weights=1000))
-    assert "map" in header["attentions"][0]
-    assert "top" not in header["attentions"][0]
+    assert not {"map", "top", "measures", "weights"} & header["attentions"][0].keys()
 
 
 def test_measures_of_known_heads():
@@ -105,17 +104,35 @@ def test_measures_of_known_heads():
 
 def test_measures_of_a_deep_attention_come_from_some_of_its_queries(monkeypatch):
     actual_scene = scene(2, 4000, 50)
-    whole, _ = parse(pack(actual_scene, run="id", most_weights=0))
+    exact = contract.measured(actual_scene.attentions[0], actual_scene)
     monkeypatch.setattr(contract, "DEEP", 1)
     monkeypatch.setattr(contract, "SAMPLED", 2 * 50 * 1000)
-    part, _ = parse(pack(actual_scene, run="id", most_weights=0))
-    (exact,), (sampled,) = whole["attentions"], part["attentions"]
+    sampled = contract.measured(actual_scene.attentions[0], actual_scene)
     assert "sampled" not in exact
     assert sampled["sampled"] == 1000
     assert sampled["measures"].keys() == exact["measures"].keys()
     for name, values in exact["measures"].items():
         assert sampled["measures"][name] == pytest.approx(values, rel=0.1), name
         assert sampled["measures"][name] != values, name
+
+
+def test_a_file_has_the_rollout_of_its_layers_or_says_why_not():
+    generator = torch.Generator().manual_seed(0)
+    vectors = [torch.randn(3, 9, 4, generator=generator) for _ in range(2)]
+    looks = [regard.look(each, each, mask="causal") for each in vectors]
+    attentions = [
+        Attention(f"layer.{number}.self", "causal", look, 0, 0) for number, look in enumerate(looks)
+    ]
+    layers = Scene("", [Sequence("tokens", list("abcdefghi"))], attentions)
+    header, buffer = parse(pack(layers))
+    (rollout,) = header["rollouts"]
+    steps = [(look.weights().mean(0) + torch.eye(9)) / 2 for look in looks]
+    drawn = buffer(rollout["buffer"], "<f2").reshape(9, 9)
+    np.testing.assert_allclose(drawn, steps[1] @ steps[0], atol=1e-3)
+    header, _ = parse(pack(layers, most_weights=1))
+    assert "a server" in header["rollouts"][0]["objection"]
+    header, _ = parse(pack(layers, run="id", most_weights=1))
+    assert header["rollouts"][0] == {"of": ["layer.0.self", "layer.1.self"]}
 
 
 def test_words_are_joined_from_pieces():

@@ -5,23 +5,25 @@ import { App, post, useApp } from "../app";
 import { AttentionChoice } from "../choices";
 import type { Attention } from "../contract";
 import { changed, described, Edit, Edits, headOf } from "../edits";
-import { chosenIn, labelled } from "../labels";
+import { chosenIn, labelled, wholeWords } from "../labels";
 import { Matrix } from "../matrix";
 import { difference, fixed, peak, roundTop } from "../numbers";
 import { MEAN, Source } from "../source";
+import { pieceText } from "../text";
+import { Bars, placeOf } from "./prompt";
 
 export function Change() {
   const app = useApp();
   const source = app.scene.value;
-  if (!source?.header.translation || source.header.run === null) return <p class="hint">Translate a sentence first.</p>;
+  if (!source || source.header.run === null || !(source.header.translation ?? source.header.prompt)) return <p class="hint">{app.prompts ? "Run a prompt first." : "Translate a sentence first."}</p>;
   return <Editor key={source.header.run} app={app} source={source} run={source.header.run} />;
 }
 
 function Editor({ app, source, run }: { app: App; source: Source; run: string }) {
   const edits = useMemo(() => new Edits(app), []);
   const [edited, setEdited] = useState<Source | null>(null);
-  const { attentions } = source.header;
-  const sentence = source.header.translation!.text;
+  const { attentions, prompt } = source.header;
+  const sentence = (source.header.translation ?? prompt)!.text;
   const text = app.exchanged.value || sentence;
   const headEdits = edits.parsed.value.filter(({ attention, head }) =>
     attentions.some((one) => one.name === attention && (head === null || one.heads.includes(head))),
@@ -33,7 +35,7 @@ function Editor({ app, source, run }: { app: App; source: Source; run: string })
       setEdited(null);
       return;
     }
-    changed(app, run, headEdits, app.prefix.value, text).then((bundle) => bundle && setEdited(new Source(bundle)));
+    changed(app, run, headEdits, app.prefix.value, text).then((bundle) => bundle && setEdited(new Source(bundle, app.server)));
   }, [requested, run]);
   const attention = attentions.find((one) => one.name === app.attention.value) ?? attentions[attentions.length - 1];
   const head = app.head.value < attention.heads.length ? app.head.value : MEAN;
@@ -58,7 +60,7 @@ function Editor({ app, source, run }: { app: App; source: Source; run: string })
         <button type="button" onClick={() => add({ kind: "hard" })}>
           Hard
         </button>
-        <CellEdit app={app} attention={attention} add={add} />
+        <CellEdit app={app} attention={attention} add={add} tokens={Boolean(prompt)} />
         <span class="tools">
           <button type="button" class="undo" disabled={!edits.canUndo} onClick={() => edits.undo()}>
             Undo
@@ -68,6 +70,7 @@ function Editor({ app, source, run }: { app: App; source: Source; run: string })
           </button>
         </span>
       </div>
+      {prompt && <Another act={(text) => add({ kind: "from", text })} />}
       <ul class="edits" aria-label="Edits made">
         {headEdits.map((edit, place) => (
           <li key={place}>
@@ -78,29 +81,74 @@ function Editor({ app, source, run }: { app: App; source: Source; run: string })
           </li>
         ))}
       </ul>
-      <Exchange key={text} text={text} act={(words) => (app.exchanged.value = words === sentence ? "" : words)} />
-      <Outcome app={app} before={source} after={hasChanges ? edited : null} attention={attention} head={head} />
+      <Exchange key={text} text={text} prompt={Boolean(prompt)} act={(words) => (app.exchanged.value = words === sentence ? "" : words)} />
+      {prompt ? (
+        <Predicted app={app} before={source} after={hasChanges ? edited : null} attention={attention} head={head} />
+      ) : (
+        <Outcome app={app} before={source} after={hasChanges ? edited : null} attention={attention} head={head} />
+      )}
       <Beside app={app} source={source} attention={attention} head={head} />
     </div>
   );
 }
 
+/** The prompt that the outputs of the head, or of all heads, are taken from. */
+function Another({ act }: { act: (text: string) => void }) {
+  const [draft, setDraft] = useState("");
+  return (
+    <form
+      class="input"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (draft.trim()) act(draft);
+      }}
+    >
+      <label class="wide">
+        <span class="hidden">Another prompt of as many tokens</span>
+        <input class="another" type="text" dir="auto" maxLength={64000} autocomplete="off" placeholder="another prompt of as many tokens" value={draft} onInput={(event) => setDraft(event.currentTarget.value)} />
+      </label>
+      <button type="submit">Take the head from it</button>
+    </form>
+  );
+}
+
+/** What may come next before and after the change, and the maps of both. */
+function Predicted({ app, before, after, attention, head }: OutcomeProps) {
+  const shown = after ?? before;
+  const place = Math.min(placeOf(app, before), placeOf(app, shown));
+  return (
+    <section aria-label="Outcome">
+      <h2>
+        After “<bdi>{pieceText(shown.header.sequences[0].tokens[place])}</bdi>” ({place}) {after ? "" : "– no change yet"}
+      </h2>
+      <Bars next={shown.header.prompt!.next[place].map((one) => (after ? one : { ...one, before: undefined }))} names={["before", "after"]} />
+      {attentionsOf(shown, attention) && <Pair app={app} left={before} right={after} attention={attention} head={head} names={["before", "after"]} />}
+    </section>
+  );
+}
+
+/** Whether the weights of an attention are in the page. */
+const attentionsOf = (source: Source, attention: Attention) => {
+  const same = source.attention(attention.name);
+  return same !== undefined && source.whole(same);
+};
+
 /** The sentence, to exchange words of it. */
-function Exchange({ text, act }: { text: string; act: (text: string) => void }) {
+function Exchange({ text, prompt, act }: { text: string; prompt: boolean; act: (text: string) => void }) {
   const [draft, setDraft] = useState(text);
   return (
     <form
       class="input"
       onSubmit={(event) => {
         event.preventDefault();
-        act(draft.trim());
+        act(prompt ? draft : draft.trim());
       }}
     >
       <label class="wide">
         <span class="hidden">The sentence with words exchanged</span>
-        <input class="exchanged" type="text" dir="auto" maxLength={4000} autocomplete="off" value={draft} onInput={(event) => setDraft(event.currentTarget.value)} />
+        <input class="exchanged" type="text" dir="auto" maxLength={prompt ? 64000 : 4000} autocomplete="off" value={draft} onInput={(event) => setDraft(event.currentTarget.value)} />
       </label>
-      <button type="submit">Exchange words</button>
+      <button type="submit">{prompt ? "Exchange the prompt" : "Exchange words"}</button>
     </form>
   );
 }
@@ -121,10 +169,10 @@ function Amount({ name, start, low, high, act }: { name: string; start: number; 
   );
 }
 
-function CellEdit({ app, attention, add }: { app: App; attention: Attention; add: (edit: Omit<Edit, "attention" | "head">) => void }) {
+function CellEdit({ app, attention, add, tokens }: { app: App; attention: Attention; tokens: boolean; add: (edit: Omit<Edit, "attention" | "head">) => void }) {
   const [row, column] = [app.row.value, app.column.value];
   const [, queries, keys] = attention.shape;
-  const ready = app.pieces.value && row !== null && column !== null && row < queries && column < keys;
+  const ready = (tokens ? !app.words.value : app.pieces.value) && row !== null && column !== null && row < queries && column < keys;
   return (
     <>
       <Amount
@@ -134,10 +182,11 @@ function CellEdit({ app, attention, add }: { app: App; attention: Attention; add
         high={1}
         act={(weight) => {
           if (ready) add({ kind: "cell", query: row, key: column, weight });
+          else if (tokens) app.words.value = false;
           else app.pieces.value = true;
         }}
       />
-      {!ready && <span class="hint">to set a cell, show pieces and click it</span>}
+      {!ready && <span class="hint">{tokens ? "to set a cell, click it" : "to set a cell, show pieces and click it"}</span>}
     </>
   );
 }
@@ -208,9 +257,9 @@ function Compared({ before, after }: { before: string; after: string }) {
 /** One attention of two runs: their difference where their words agree in number, else both. */
 function Pair({ app, left, right, attention, head, names }: { app: App; left: Source; right: Source | null; attention: Attention; head: number; names: [string, string] }) {
   const rightAttention = right?.attention(attention.name);
-  const byWord = !app.pieces.value;
-  const leftLabels = useMemo(() => labelled(left, attention, head, byWord && hasWords(left, attention)), [left, attention, head, byWord]);
-  const second = useMemo(() => (right && rightAttention ? labelled(right, rightAttention, Math.min(head, rightAttention.heads.length - 1), byWord && hasWords(right, rightAttention)) : null), [right, rightAttention, head, byWord]);
+  const byWord = wholeWords(app, left, attention);
+  const leftLabels = useMemo(() => labelled(left, attention, head, byWord), [left, attention, head, byWord]);
+  const second = useMemo(() => (right && rightAttention ? labelled(right, rightAttention, Math.min(head, rightAttention.heads.length - 1), byWord && wholeWords(app, right, rightAttention)) : null), [right, rightAttention, head, byWord]);
   const apart = second && difference(leftLabels.plane, second.plane);
   return (
     <div class="pair">
@@ -234,18 +283,20 @@ function Pair({ app, left, right, attention, head, names }: { app: App; left: So
   );
 }
 
-const hasWords = (source: Source, attention: Attention) => [attention.rows, attention.columns].every((index) => source.header.sequences[index].words.length > 0);
-
 /** Another sentence, or another model, beside this one. */
 function Beside({ app, source, attention, head }: { app: App; source: Source; attention: Attention; head: number }) {
   const text = useMemo(() => app.address.text("beside"), []);
   const model = useMemo(() => app.address.text("other", app.model.value), []);
   const [draft, setDraft] = useState(text.value || app.text.value);
   const [otherSource, setOtherSource] = useState<Source | null>(null);
+  // The predictions of two prompts of one model are compared.
+  const beside = (other: string) => (source.header.prompt && other === source.header.model ? { beside: source.header.run } : {});
   const show = async () => {
     text.value = draft;
     try {
-      setOtherSource(new Source(await post("api/translate", { model: model.value, text: draft, prefix: "" })));
+      const reads = app.languages.includes(model.value);
+      const request = reads ? { model: model.value, text: draft, chat: app.chat.value, ...beside(model.value) } : { model: model.value, text: draft, prefix: "" };
+      setOtherSource(new Source(await post(app.server, reads ? "api/prompt" : "api/translate", request), app.server));
     } catch (fault) {
       app.error.value = (fault as Error).message;
     }
@@ -256,7 +307,7 @@ function Beside({ app, source, attention, head }: { app: App; source: Source; at
   const twin = otherSource && (otherSource.attention(attention.name) ?? otherSource.header.attentions.filter((one) => one.kind === attention.kind).at(-1));
   return (
     <details class="beside-runs" open={Boolean(text.value)}>
-      <summary>Side by side: another sentence or model</summary>
+      <summary>Side by side: another {source.header.prompt ? "prompt" : "sentence"} or model</summary>
       <form
         class="input"
         onSubmit={(event) => {
@@ -267,21 +318,22 @@ function Beside({ app, source, attention, head }: { app: App; source: Source; at
         <label>
           Model{" "}
           <select value={model.value} onChange={(event) => (model.value = event.currentTarget.value)}>
-            {app.models.map((name) => (
+            {[...app.models, ...app.languages].map((name) => (
               <option key={name}>{name}</option>
             ))}
           </select>
         </label>
         <label class="wide">
           <span class="hidden">The other sentence</span>
-          <input type="text" dir="auto" maxLength={4000} value={draft} onInput={(event) => setDraft(event.currentTarget.value)} />
+          <input type="text" dir="auto" maxLength={64000} value={draft} onInput={(event) => setDraft(event.currentTarget.value)} />
         </label>
         <button type="submit">Show beside</button>
       </form>
       {otherSource && twin && (
         <>
           <p dir="auto">{otherSource.header.title}</p>
-          <Twins app={app} left={source} right={otherSource} attention={attention} twin={twin} head={head} />
+          {otherSource.header.prompt && <Bars next={otherSource.header.prompt.next.at(-1)!} names={["the prompt above", "this one"]} />}
+          {source.whole(attention) && otherSource.whole(twin) && <Twins app={app} left={source} right={otherSource} attention={attention} twin={twin} head={head} />}
         </>
       )}
     </details>
@@ -289,7 +341,6 @@ function Beside({ app, source, attention, head }: { app: App; source: Source; at
 }
 
 function Twins({ app, left, right, attention, twin, head }: { app: App; left: Source; right: Source; attention: Attention; twin: Attention; head: number }) {
-  const byWord = !app.pieces.value;
   const sides = [
     { source: left, of: attention },
     { source: right, of: twin },
@@ -297,7 +348,7 @@ function Twins({ app, left, right, attention, twin, head }: { app: App; left: So
   return (
     <div class="pair">
       {sides.map(({ source, of }) => {
-        const labels = labelled(source, of, Math.min(head, of.heads.length - 1), byWord && hasWords(source, of));
+        const labels = labelled(source, of, Math.min(head, of.heads.length - 1), wholeWords(app, source, of));
         return (
           <section key={source.header.run}>
             <h2>

@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { App } from "../app";
-import { failure } from "../source";
+import { failure } from "../server";
 
 export function FileLines({ app }: { app: App }) {
   const { lines } = app;
@@ -39,7 +39,7 @@ export function Pairs({ app }: { app: App }) {
   const [all, setAll] = useState<[string, string][]>([]);
   useEffect(() => {
     const load = async () => {
-      const answer = await fetch("api/pairs");
+      const answer = await app.server("api/pairs");
       if (!answer.ok) throw new Error(await failure(answer));
       setAll(((await answer.json()) as { pairs: [string, string][] }).pairs);
     };

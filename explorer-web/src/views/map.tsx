@@ -8,14 +8,18 @@ import type { Attention } from "../contract";
 import { Export } from "../sheet";
 import { Legend } from "../matrix";
 import { peak, Plane, roundTop } from "../numbers";
-import { raster, Tone } from "../raster";
+import { fitting, raster, Tone } from "../raster";
 import { ChosenRow } from "../row";
 import { MEAN, Source } from "../source";
-import { placed } from "../text";
+import { pieceText, placed } from "../text";
 import { pyramid, Pyramid, SIZE, TileCache } from "../tiles";
 
 const MINI = 120; // pixels of the minimap
+const LISTED = 8; // tokens of a pixel that are written out
 const REST = 120; // milliseconds without a move
+
+/** The end of the colour scale, whether a cell is masked, and the tone. */
+type Painted = [number, boolean, Tone];
 
 /** The part of the map on the screen: its middle in cells, and the pixels of a cell. */
 interface Frame {
@@ -58,6 +62,7 @@ function Deep({ app, source, attention, head }: DeepProps) {
 
 function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyramid }) {
   const [, queries, keys] = attention.shape;
+  const [rows, columns] = [attention.rows, attention.columns].map((index) => source.header.sequences[index].tokens);
   const reduction = useMemo(() => app.address.text("reduce", "max"), []);
   const reduce = built.reduces.find((one) => one === reduction.value) ?? "max";
   const at = useMemo(() => app.address.text("at"), []);
@@ -68,7 +73,7 @@ function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyr
   const [, redraw] = useState(0);
   const [hover, setHover] = useState<[number, number] | null>(null);
   const [progress, setProgress] = useState<number | null>(null);
-  const [[top, masked], setPainted] = useState<[number, boolean]>([1, false]);
+  const [[top, masked, drawnTone], setPainted] = useState<Painted>([1, false, "linear"]);
   const theme = app.theme.value;
   const { tone } = app;
   const cache = useMemo(() => {
@@ -102,10 +107,11 @@ function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyr
     const on = element.getContext("2d")!;
     on.scale(ratio, ratio);
     const painted = paint(on, cache, frame, size, theme, tone, (on.canvas.parentElement && getComputedStyle(element).getPropertyValue("--rule")) || "#ccc");
-    if (painted[0] !== top || painted[1] !== masked) setPainted(painted); // the legend says what was drawn
+    if (painted.some((part, i) => part !== [top, masked, drawnTone][i])) setPainted(painted); // the legend says what was drawn
     const accent = getComputedStyle(element).getPropertyValue("--accent").trim();
     outline(on, frame, size, app.row.value, app.column.value, span(brush.value), accent);
-    paintMini(mini.current!, cache, frame, size, queries, keys, theme, tone, accent);
+    paintMini(mini.current!, cache, frame, size, queries, keys, theme, painted[2], accent);
+    ticks(on, frame, size, [rows, columns], [queries, keys], element);
   });
 
   // Tiles are fetched when the map has come to rest, so that a zoom through ten levels fetches one of them.
@@ -179,13 +185,15 @@ function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyr
     else if (by && event.shiftKey) move({ ...frame, row: frame.row + by[0] * page * high, column: frame.column + by[1] * page * wide });
     else if (by) {
       const [row, column] = [app.row.value ?? Math.floor(frame.row), app.column.value ?? Math.floor(frame.column)];
-      app.row.value = clamp(row + by[0], 0, queries - 1);
-      app.column.value = clamp(column + by[1], 0, keys - 1);
+      const cells = Math.max(1, Math.round(1 / frame.zoom)); // of a pixel
+      app.row.value = clamp(row + by[0] * cells, 0, queries - 1);
+      app.column.value = clamp(column + by[1] * cells, 0, keys - 1);
+      app.announcement.value = `${placed(rows, app.row.value)} ← ${placed(columns, app.column.value)}`;
     } else return;
     event.preventDefault();
   };
 
-  const [rows, columns] = [attention.rows, attention.columns].map((index) => source.header.sequences[index].tokens);
+  const { down: shownCells } = built.levels[level(built, frame.zoom)];
   const sampled = built.strips > 0 && level(built, frame.zoom) >= built.exactLevel && progress !== 1;
   return (
     <div class="deep">
@@ -229,7 +237,7 @@ function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyr
           </select>
         </label>
         <ToneChoice app={app} />
-        <Legend top={top} tone={tone} masked={masked} raster />
+        <Legend top={top} tone={drawnTone} masked={masked} raster />
         <Export name={`${attention.name}-map`} tiles={() => [{ canvas: canvas.current!, text: [attention.name] }]} />
         {sampled && (
           <span class="note">
@@ -251,7 +259,8 @@ function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyr
         )}
       </div>
       <p class="hint">
-        {hover ? `${placed(rows, hover[0])} ← ${placed(columns, hover[1])}` : "Drag to move, scroll to zoom, click a cell for its weight; drag with shift to select rows."}
+        {shownCells > 1 && `A pixel shows the ${reduce === "max" ? "maximum" : "mean"} of ${shownCells} × ${shownCells} tokens. `}
+        {hover ? `${listed(rows, hover[0], shownCells)} ← ${listed(columns, hover[1], shownCells)}` : "Drag to move, scroll to zoom, click a cell for its weight; drag with shift to select rows."}
       </p>
       <div class="beside">
         <ChosenRow {...{ app, source, attention, head, brush: span(brush.value), clear: () => (brush.value = "") }} />
@@ -259,6 +268,50 @@ function Chart({ app, source, attention, head, built }: DeepProps & { built: Pyr
       </div>
     </div>
   );
+}
+
+/** The tokens that a pixel holds: all of them, or the first ones. */
+function listed(tokens: string[], place: number, cells: number): string {
+  const start = Math.floor(place / cells) * cells;
+  const end = Math.min(tokens.length, Math.floor(start + cells)) - 1;
+  if (cells <= 1 || end <= start) return placed(tokens, place);
+  const some = tokens.slice(Math.floor(start), Math.floor(start) + LISTED).map(pieceText).join(" ");
+  return `${some}${cells > LISTED ? " …" : ""} (${Math.floor(start)}–${end})`;
+}
+
+const BAND = 15; // pixels of the band that has the labels of the columns
+const MARGIN = 46; // and of that of the rows
+
+/** The places at the edges of the map; their tokens where a cell has room for them. */
+function ticks(on: CanvasRenderingContext2D, frame: Frame, [width, height]: Size, tokens: [string[], string[]], counts: [number, number], near: Element): void {
+  const style = getComputedStyle(near);
+  const [ink, paper] = ["--ink", "--paper"].map((name) => style.getPropertyValue(name).trim());
+  on.font = "11px system-ui, sans-serif";
+  on.textBaseline = "middle";
+  const label = (side: number, place: number, room: number) => {
+    const text = pieceText(tokens[side][place] ?? "");
+    return frame.zoom >= room && text ? `${text.slice(0, 14)}` : String(place);
+  };
+  on.globalAlpha = 0.85;
+  on.fillStyle = paper;
+  on.fillRect(0, 0, width, BAND);
+  on.fillRect(0, 0, MARGIN, height);
+  on.globalAlpha = 1;
+  on.fillStyle = ink;
+  const each = (side: number, middle: number, extent: number, gap: number, draw: (at: number, place: number) => void) => {
+    const step = nice(gap / frame.zoom);
+    const start = Math.max(0, Math.ceil((middle - extent / 2 / frame.zoom) / step) * step);
+    for (let place = start; place < counts[side] && place < middle + extent / 2 / frame.zoom; place += step) draw((place + 0.5 - middle) * frame.zoom + extent / 2, place);
+  };
+  on.textAlign = "right";
+  each(0, frame.row, height, 14, (y, place) => y > BAND + 6 && on.fillText(label(0, place, 14), MARGIN - 4, y, MARGIN - 6));
+  on.textAlign = "center";
+  each(1, frame.column, width, 44, (x, place) => x > MARGIN + 12 && on.fillText(label(1, place, 44), x, BAND / 2, 42));
+}
+
+/** The smallest of 1, 2, 5, 10, 20 ... that is not below a number. */
+function nice(least: number): number {
+  for (let power = 1; ; power *= 10) for (const step of [1, 2, 5]) if (step * power >= least) return step * power;
 }
 
 const clamp = (x: number, low: number, high: number) => Math.min(Math.max(x, low), high);
@@ -301,7 +354,7 @@ function tilesToFetch(built: Pyramid, frame: Frame, size: Size): [number, number
 }
 
 /** Draw what is known; returns the end of the colour scale. Coarser tiles stand in for those that are on their way. */
-function paint(on: CanvasRenderingContext2D, cache: TileCache, frame: Frame, size: Size, theme: Theme, tone: Tone, rule: string): [number, boolean] {
+function paint(on: CanvasRenderingContext2D, cache: TileCache, frame: Frame, size: Size, theme: Theme, chosen: Tone | null, rule: string): Painted {
   const { levels } = cache.pyramid;
   const [width, height] = size;
   const finest = level(cache.pyramid, frame.zoom);
@@ -314,6 +367,7 @@ function paint(on: CanvasRenderingContext2D, cache: TileCache, frame: Frame, siz
   const fine = drawable.filter(({ at }) => at === finest);
   for (const { at, i, j } of fine.length ? fine : drawable) for (const x of cache.get(at, i, j)!.plane.data) if (x > longest) longest = x;
   const top = roundTop(longest);
+  const tone = chosen ?? fitting((fine.length ? fine : drawable).map(({ at, i, j }) => cache.get(at, i, j)!.plane), top);
   let masked = false;
   on.imageSmoothingEnabled = false;
   for (const { at, i, j } of drawable) {
@@ -327,7 +381,7 @@ function paint(on: CanvasRenderingContext2D, cache: TileCache, frame: Frame, siz
   const coarsest = levels[0];
   on.strokeStyle = rule;
   on.strokeRect(-edge * frame.zoom, -above * frame.zoom, coarsest.columns * coarsest.across * frame.zoom, coarsest.rows * coarsest.down * frame.zoom);
-  return [top, masked];
+  return [top, masked, tone];
 }
 
 const bitmaps = new WeakMap<object, { look: string; canvas: HTMLCanvasElement }>();

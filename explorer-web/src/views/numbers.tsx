@@ -8,8 +8,10 @@ import type { Attention } from "../contract";
 import { labels } from "../labels";
 import { fixed, percent } from "../numbers";
 import { Export } from "../sheet";
-import { failure, Source } from "../source";
+import { answered, failure } from "../server";
+import type { Source } from "../source";
 import { Bar, BarHead, FoldedTable, Sheet } from "../table";
+import { pieceText } from "../text";
 
 const LISTED = 12; // terms that are listed
 
@@ -32,6 +34,7 @@ interface Arithmetic {
   weights: number[];
   edited?: number[];
   stages?: Record<string, number[]>;
+  unprojected?: string; // why the head's output is not known
   pairs?: { query: string; key: string; score: number }[];
   rest?: number;
   split?: number;
@@ -41,7 +44,7 @@ interface Arithmetic {
 export function Numbers() {
   const app = useApp();
   const source = app.scene.value;
-  if (!source?.header.translation || source.header.run === null) return <p class="hint">Translate a sentence first.</p>;
+  if (!source || source.header.run === null) return <p class="hint">{app.prompts ? "Run a prompt first." : "Translate a sentence first."}</p>;
   const { attentions } = source.header;
   const attention = attentions.find((one) => one.name === app.attention.value) ?? attentions[attentions.length - 1];
   const head = Math.max(0, Math.min(app.head.value, attention.heads.length - 1));
@@ -86,7 +89,7 @@ function Sums({ app, source, attention, head }: { app: App; source: Source; atte
     const abort = new AbortController();
     const load = async () => {
       try {
-        const answer = await fetch(source.url("numbers", { attention: attention.name, head, query, key }), { signal: abort.signal });
+        const answer = await source.ask(source.url("numbers", { attention: attention.name, head, query, key }), { signal: abort.signal });
         if (!answer.ok) throw new Error(await failure(answer));
         setSums((await answer.json()) as Arithmetic);
       } catch (fault) {
@@ -103,6 +106,8 @@ function Sums({ app, source, attention, head }: { app: App; source: Source; atte
       <Products terms={sums.terms} query={rows[query]} cell={columns[key]} />
       <Weights app={app} sums={sums} columns={columns} chosen={key} query={rows[query]} />
       <Components sums={sums} query={rows[query]} cell={columns[key]} />
+      {sums.unprojected && <p class="hint">The head's output is not shown: {sums.unprojected}.</p>}
+      {source.header.prompt && <DirectEffects app={app} source={source} attention={attention} head={head} place={query} />}
       {sums.stages && <Stages app={app} stages={sums.stages} columns={columns} heads={attention.heads} head={head} />}
     </div>
   );
@@ -263,6 +268,85 @@ function Components({ sums, query, cell }: { sums: Arithmetic; query: string; ce
           </tfoot>
         </table>
       </Sheet>
+    </section>
+  );
+}
+
+interface Direct {
+  token: string;
+  logit: number;
+  parts: [string, number][];
+  heads: Record<string, number[]>;
+  objection?: string;
+}
+
+/** The logit of a token that may come next, as a sum over what each layer added to the residual stream. */
+function DirectEffects({ app, source, attention, head, place }: { app: App; source: Source; attention: Attention; head: number; place: number }) {
+  const next = source.header.prompt!.next[place];
+  const [id, setId] = useState(next[0].id);
+  const token = next.some((one) => one.id === id) ? id : next[0].id;
+  const [direct, setDirect] = useState<Direct | null>(null);
+  useEffect(() => {
+    const abort = new AbortController();
+    setDirect(null);
+    answered<Direct>(source.ask, "api/direct", { run: source.header.run, token, place }, abort.signal).then(setDirect, (fault: Error) => abort.signal.aborted || (app.error.value = fault.message));
+    return () => abort.abort();
+  }, [source, token, place]);
+  const parts = direct?.parts && [...direct.parts].sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
+  const largest = parts && Math.abs(parts[0][1]);
+  return (
+    <section aria-label="Direct effect on a logit">
+      <h2>3. Direct effect on a logit: what each layer adds</h2>
+      <label>
+        Next token{" "}
+        <select value={token} onChange={(event) => setId(Number(event.currentTarget.value))}>
+          {next.map((one) => (
+            <option key={one.id} value={one.id}>
+              {pieceText(one.token)}
+            </option>
+          ))}
+        </select>
+      </label>
+      {!direct && <p class="busy">computing …</p>}
+      {direct?.objection && <p class="hint">The logit is not split: {direct.objection}.</p>}
+      {parts && (
+        <>
+          {direct.heads[attention.name] && (
+            <p class="direct" data-direct={direct.heads[attention.name][head]}>
+              This head adds <b>{fixed(direct.heads[attention.name][head], 4)}</b> to the logit, through the final norm and the unembedding.
+            </p>
+          )}
+          <Sheet label="Summands of the logit, table">
+            <table>
+              <BarHead names={["component", "part of the logit"]} />
+              <tbody>
+                {parts.slice(0, LISTED).map(([name, part]) => (
+                  <tr key={name} class={name === attention.name ? "chosen" : ""}>
+                    <td>{name}</td>
+                    <td>{fixed(part)}</td>
+                    <td>
+                      <Bar share={part / largest!} />
+                    </td>
+                  </tr>
+                ))}
+                <tr>
+                  <td>{Math.max(0, parts.length - LISTED)} others</td>
+                  <td>{fixed(parts.slice(LISTED).reduce((sum, [, part]) => sum + part, 0))}</td>
+                  <td />
+                </tr>
+              </tbody>
+              <tfoot>
+                <tr>
+                  <th scope="row">logit</th>
+                  <td class="logit">{fixed(direct.logit, 4)}</td>
+                  <td />
+                </tr>
+              </tfoot>
+            </table>
+          </Sheet>
+          <p class="hint">The norm's deviation is held fixed, so that the parts add up.</p>
+        </>
+      )}
     </section>
   );
 }

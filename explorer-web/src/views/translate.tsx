@@ -9,7 +9,7 @@ import { Matrix, sentenceOf } from "../matrix";
 import { fixed, peak, percent, roundTop } from "../numbers";
 import { MEAN, Source } from "../source";
 import { pieceText } from "../text";
-import { AttentionChoice } from "../choices";
+import { AttentionChoice, ModelChoice } from "../choices";
 import { FileLines, Pairs } from "./lines";
 
 export function Translate() {
@@ -56,22 +56,7 @@ function Input({ app }: { app: App }) {
         take(event.dataTransfer?.files[0]);
       }}
     >
-      <label>
-        Model{" "}
-        <select
-          value={app.model.value}
-          onChange={(event) => {
-            app.model.value = event.currentTarget.value;
-            app.follow.value = false;
-            if (app.pair.value === null) app.translate(text);
-            else app.give(app.pair.value);
-          }}
-        >
-          {app.models.map((name) => (
-            <option key={name}>{name}</option>
-          ))}
-        </select>
-      </label>
+      <ModelChoice app={app} text={text} />
       <label class="wide">
         <span class="hidden">Sentence</span>
         <input ref={field} class="sentence" type="text" dir="auto" value={text} maxLength={4000} autocomplete="off" onInput={(event) => setText(event.currentTarget.value)} />

@@ -27,6 +27,7 @@ from regard.explorer.tiles import bounds, masked
 from regard.viewing import pieces
 from regard.watching.extents import Extent
 from regard.watching.measures import TokenIds, measures
+from regard.watching.routes import rollout
 
 MAGIC, VERSION = b"RGRD", 2
 # Weights of all attentions that are sent one by one; above, pictures and the largest of each row.
@@ -34,8 +35,9 @@ WHOLE = 1 << 21
 PICTURE = 128  # rows and columns of a picture
 LARGEST = 8  # keys of each row that are sent beside a picture, fewer if there are many rows
 SENT = 600_000  # of such keys, over all rows
-DEEP = 1 << 26  # weights of an attention that a server sends as tiles alone
-SAMPLED = 1 << 24  # of those, weights from which its measures are computed
+DEEP = 1 << 26  # weights of an attention that no file holds
+EXACT = 1 << 18  # weights of a head whose small picture comes from all of them
+SAMPLED = 1 << 22  # of those, weights from which its measures are computed
 
 Kind = Literal["self", "causal", "cross"]
 
@@ -169,11 +171,12 @@ def pack(scene: Scene, run: str | None = None, most_weights: int = WHOLE) -> byt
             for each in scene.sequences
         ],
         "attentions": [
-            _attention(attention, scene, buffers, fits, keys_of_row)
+            _attention(attention, scene, buffers, fits, keys_of_row, run is None)
             for attention in scene.attentions
         ],
         "translation": scene.translation,
         "links": _links(scene),
+        "rollouts": _rollouts(scene, buffers, fits, run is None),
         **scene.more,
         "buffers": buffers.places,
     }
@@ -206,10 +209,15 @@ def _links(scene: Scene) -> Any:
 
 
 def _attention(
-    attention: Attention, scene: Scene, buffers: _Buffers, fits: bool, keys_of_row: int
+    attention: Attention,
+    scene: Scene,
+    buffers: _Buffers,
+    fits: bool,
+    keys_of_row: int,
+    for_file: bool,
 ) -> dict[str, Any]:
-    """The header of an attention. A file gets `keys_of_row` keys of each row; a server has all and sends none."""
-    deep = prod(attention.shape) > DEEP
+    """The header of an attention. A file gets `keys_of_row` keys of each row; of many weights a server sends each
+    head's picture, and the measures, when they are asked for."""
     header: dict[str, Any] = {
         "name": attention.name,
         "kind": attention.kind,
@@ -218,20 +226,55 @@ def _attention(
         "heads": list(range(attention.shape[0]) if attention.heads is None else attention.heads),
         "shape": attention.shape,
     }
-    rows = _sample(attention) if deep else None
-    if rows is not None:
-        header["sampled"] = len(rows)
-    header["measures"] = _measures(attention, scene.sequences, rows)
-    if rows is None and scene.links is not None and scene.linked(attention):
-        keys, queries = (scene.sequences[at].spans for at in (attention.columns, attention.rows))
-        header["measures"] |= _agreements(attention.look, keys, queries, scene.links)
+    if fits or for_file:
+        header |= measured(attention, scene)
     if fits:
         header["weights"] = {"buffer": buffers.add(_all_weights(attention))}
-    elif keys_of_row or not deep:
+    elif for_file:
         header["map"] = _picture(attention, buffers)
-    if keys_of_row and not fits:
         header["top"] = _largest(attention, buffers, keys_of_row)
     return header
+
+
+def measured(attention: Attention, scene: Scene) -> dict[str, Any]:
+    """The measures of the heads of an attention; `sampled` is how many queries they are from, if not from all."""
+    rows = _sample(attention) if prod(attention.shape) > DEEP else None
+    values = _measures(attention, scene.sequences, rows)
+    if rows is None and scene.links is not None and scene.linked(attention):
+        keys, queries = (scene.sequences[at].spans for at in (attention.columns, attention.rows))
+        values |= _agreements(attention.look, keys, queries, scene.links)
+    return {"measures": values, **({} if rows is None else {"sampled": len(rows)})}
+
+
+def stacks(scene: Scene) -> list[list[Attention]]:
+    """The self-attentions of each sequence that a rollout goes over."""
+    by_sequence: dict[tuple[int, int], list[Attention]] = {}
+    for attention in scene.attentions:
+        _, queries, keys = attention.shape
+        if attention.kind != "cross" and queries == keys:
+            by_sequence.setdefault((attention.rows, attention.columns), []).append(attention)
+    return [stack for stack in by_sequence.values() if len(stack) > 1]
+
+
+def _rollouts(scene: Scene, buffers: _Buffers, fits: bool, for_file: bool) -> list[dict[str, Any]]:
+    """The rollout of each stack, where all weights are few; a server computes rows of the others."""
+    entries: list[dict[str, Any]] = []
+    for stack in stacks(scene):
+        entry: dict[str, Any] = {"of": [attention.name for attention in stack]}
+        if fits:
+            matrix = rollout(
+                {attention.name: attention.look for attention in stack},
+                len(stack[0].look.shape) > 2,
+            )
+            assert matrix is not None
+            entry["buffer"] = buffers.add(np.asarray(matrix.to(torch.float16).cpu().numpy(), "<f2"))
+        elif for_file:
+            entry["objection"] = (
+                f"all heads have more than {WHOLE:,} weights, which a file does not hold: a server"
+                " (regard explore) computes it by rows"
+            )
+        entries.append(entry)
+    return entries
 
 
 def _sample(attention: Attention) -> Tensor:
@@ -272,6 +315,31 @@ def _agreements(
     return agreements
 
 
+def picture(attention: Attention, head: int, exact: bool = True) -> Tensor:
+    """The maxima of a head, or of the mean of the heads (-1), over at most 128 x 128 bins; NaN where no key may be
+    read.
+
+    One that is not `exact` takes one row of each bin where the head has many weights.
+    """
+    return _maxima(of_head(attention.look, head), exact).float()
+
+
+def of_head(look: Look, head: int) -> Look:
+    """The look at one head, or at the mean of the heads (-1)."""
+    if len(look.shape) < 3:
+        return look
+    return look.mean_heads() if head < 0 else look[head]
+
+
+def _maxima(look: Look, exact: bool = True) -> Tensor:
+    queries, keys = look.shape[-2:]
+    height, width = min(PICTURE, queries), min(PICTURE, keys)
+    bins = bounds(range(height), queries / height), bounds(range(width), keys / width)
+    rows = None if exact or queries * keys <= EXACT else bins[0].sum(0) // 2
+    maxima = look.map(height, width, rows, reduce="max").cpu()
+    return masked(look, maxima, *bins)
+
+
 @torch.no_grad()
 def _all_weights(attention: Attention) -> np.ndarray:
     """Every weight as float16, NaN where a key may not be read."""
@@ -284,11 +352,8 @@ def _all_weights(attention: Attention) -> np.ndarray:
 
 def _picture(attention: Attention, buffers: _Buffers) -> dict[str, Any]:
     """Maxima over bins, as bytes: 254 is the largest weight of each head, 255 a bin without a key to read."""
-    _, queries, keys = attention.shape
-    height, width = min(PICTURE, queries), min(PICTURE, keys)
-    maxima = attention.look.map(height, width, reduce="max").cpu()
-    bins = bounds(range(height), queries / height), bounds(range(width), keys / width)
-    maxima = _headed(masked(attention.look, maxima, *bins), attention)
+    maxima = _headed(_maxima(attention.look), attention)
+    height, width = maxima.shape[-2:]
     peaks = maxima.nan_to_num(0).flatten(1).amax(1)
     shares = maxima / peaks.clamp(min=1e-30)[:, None, None]
     scaled = (shares * 254).round().nan_to_num(255).to(torch.uint8)

@@ -66,7 +66,7 @@ class Arithmetic:
 
     model: nn.Module
     looks: Seen
-    trace: Trace
+    trace: Trace | None = None  # without one, only what the kept values tell
     change: Change | None = None
 
     @torch.no_grad()
@@ -87,16 +87,49 @@ class Arithmetic:
         numbers |= _scores(call, row)
         path = self.looks.path(name)
         modules = dict(self.model.named_modules())
-        if isinstance(module := modules.get(path), MultiHeadAttention):
+        if self.trace is None:
+            numbers |= self._readings(name, head, row, weights)
+        elif isinstance(module := modules.get(path), MultiHeadAttention):
             numbers["stages"] = self._stages(module, path, head, row, weights)
             numbers |= self._components(module, path, head, row, key, call.score or ScaledDot())
         return numbers
+
+    def _readings(self, name: str, head: int, row: int, weights: Tensor) -> Object:
+        """Weighted values, the reading of the head and its output, of an attention that kept its values."""
+        readings = self.looks.readings(name)
+        values = readings.call.values().flatten(0, -3)[head]
+        weighted = weights[:, None].to(values) * values
+        stages: Object = {
+            "weighted": weighted.norm(dim=-1).tolist(),
+            "reading": weighted.sum(0).tolist(),
+        }
+        outputs = self.head_outputs(name, row)
+        if outputs is None:
+            return {"stages": stages, "unprojected": readings.objection}
+        lengths = outputs.norm(dim=-1).tolist()
+        return {"stages": {**stages, "heads": lengths, "head output": outputs[head].tolist()}}
+
+    @torch.no_grad()
+    def head_outputs(self, name: str, row: int) -> Tensor | None:
+        """What each head adds to the output of its attention at a query, (heads, width); None where the output
+        projection is unknown."""
+        readings = self.looks.readings(name)
+        if readings.projection is None:
+            return None
+        if self.change is not None and name in self.change:
+            weights = self.change.weights(name)[..., row : row + 1, :]
+        else:
+            weights = readings.call.look().weights(rows=[row])
+        values = readings.call.values()
+        outputs = weights.to(values) @ values @ readings.projection.weight
+        return outputs.flatten(0, -3)[:, 0]
 
     def _stages(
         self, module: MultiHeadAttention, path: str, head: int, row: int, weights: Tensor
     ) -> Object:
         """Weighted values, heads merged, residual, norm and feed-forward layer: a vector each."""
         trace = self.trace
+        assert trace is not None
         output = trace.returned[f"{path}.output_projection"][0]
         merged = trace.inputs[f"{path}.output_projection"][0]
         stages: Object = {}
@@ -124,6 +157,7 @@ class Arithmetic:
         """The position's way through the block, after this attention."""
         parent, _, label_of_attention = path.rpartition(".")
         kind = label_of_attention.removesuffix("_attention")
+        assert self.trace is not None
         modules, returned = dict(self.model.named_modules()), self.trace.returned
         stages: Object = {}
         for label, name in (
@@ -150,6 +184,7 @@ class Arithmetic:
         """The score split by pairs of components of the residual stream, or why it cannot be."""
         if not isinstance(score, DotLike):
             return {"unsplit": "the score is not a dot product of projections"}
+        assert self.trace is not None
         streams = Streams(self.model, self.trace)
         try:
             query_stream = streams.into(path, row)
@@ -288,7 +323,8 @@ def _terms(call: CapturedCall, row: int, key: int) -> Object:
 
 def _scores(call: CapturedCall, row: int) -> Object:
     """The score of each key before bias and mask, the bias, and whether the key may be read."""
-    scores = _matrix((call.score or ScaledDot())(call.query, call.key))[row]
+    queries = call.query[..., row : row + 1, :]
+    scores = _matrix((call.score or ScaledDot())(queries, call.key))[0]
     readable = call.readable(torch.tensor([row]))
     numbers: Object = {
         "scores": scores.tolist(),

@@ -71,11 +71,16 @@ def standalone(bundle: bytes, title: str) -> str:
 
 
 def served(
-    models: Sequence[str], scene: bool = False, trains: bool = False, pairs: bool = False
+    models: Sequence[str],
+    scene: bool = False,
+    trains: bool = False,
+    pairs: bool = False,
+    languages: Sequence[str] = (),
 ) -> str:
     """The page of a server, which loads its script, its style and, where there is one, its scene from there.
 
-    `trains` says that a model may get checkpoints while the page is open; `pairs`, that it has gold links.
+    `trains` says that a model may get checkpoints while the page is open; `pairs`, that it has gold links;
+    `languages` are the names of models that read prompts.
     """
     return _PAGE.format(
         policy="",
@@ -84,7 +89,8 @@ def served(
         models=f' data-models="{html.escape(json.dumps(list(models)))}"'
         + ' data-scene="api/scene"' * scene
         + ' data-trains="yes"' * trains
-        + ' data-pairs="yes"' * pairs,
+        + ' data-pairs="yes"' * pairs
+        + f' data-languages="{html.escape(json.dumps(list(languages)))}"' * bool(languages),
         body='<script type="module" src="explorer.js"></script>\n',
     )
 

@@ -11,6 +11,7 @@ from regard.attention.looks import Look
 from regard.attention.shapes import ShapeError
 from regard.explorer.agreement import Links
 from regard.explorer.contract import Attention, Kind, Scene, Sequence
+from regard.watching import spelling
 from regard.watching.shown import Shown
 from regard.watching.table import places
 
@@ -45,7 +46,7 @@ def of_watch(
         at = (name, *tokens), None if numbers is None else tuple(numbers)
         if at not in sequences:
             sequences[at] = len(distinct)
-            distinct.append(Sequence(name, tokens, ids=numbers))
+            distinct.append(Sequence(name, tokens, spelling.words(tokens), numbers))
         return sequences[at]
 
     attentions = []

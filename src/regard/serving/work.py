@@ -5,7 +5,7 @@ from asyncio import FIRST_COMPLETED
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from starlette.requests import Request
 
@@ -17,30 +17,64 @@ SECONDS = 60.0  # that a request waits and computes at most
 T = TypeVar("T")
 
 
+class Progress(NamedTuple):
+    """What the thread computes now, and how far it is."""
+
+    doing: str = ""
+    done: int = 0
+    of: int = 0
+
+
+class Task:
+    """A computation calls it from time to time: it notes the progress, or raises `Cancelled` if the client has left."""
+
+    def __init__(self, note: Callable[[Progress], None]) -> None:
+        self.left, self._note = Event(), note
+
+    def __call__(self, doing: str = "", done: int = 0, of: int = 0) -> None:
+        if self.left.is_set():
+            raise Cancelled
+        if doing:
+            self._note(Progress(doing, done, of))
+
+
 class Work:
     """A queue of functions for one thread."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "work")
         self._waiting = 0
+        self.progress = Progress()
 
-    async def run(self, request: Request, call: Callable[[Callable[[], None]], T]) -> T:
-        """The result of `call(check)`; `check()` raises `Cancelled` once the client has left.
+    def _note(self, progress: Progress) -> None:
+        self.progress = progress
+
+    @property
+    def waiting(self) -> int:
+        """The requests that wait or are computed."""
+        return self._waiting
+
+    async def run(
+        self, request: Request, call: Callable[[Task], T], seconds: float | None = SECONDS
+    ) -> T:
+        """The result of `call(task)`; `task()` raises `Cancelled` once the client has left.
+
+        `seconds` bounds how long the request waits and computes; None: as long as the client waits.
 
         Raises:
             Refused: too many requests wait (503), or this one took too long.
         """
         if self._waiting >= WAITING:
             raise Refused(503, "the server has too much to do: try again in a moment")
-        client_left = Event()
-
-        def check() -> None:
-            if client_left.is_set():
-                raise Cancelled
+        task = Task(self._note)
 
         def checked() -> T:
-            check()
-            return call(check)
+            task()
+            self.progress = Progress()
+            try:
+                return call(task)
+            finally:
+                self.progress = Progress()
 
         self._waiting += 1
         future = asyncio.wrap_future(self._thread.submit(checked))
@@ -48,9 +82,9 @@ class Work:
         leaving = asyncio.ensure_future(client_leaves(request))
         try:
             either: set[asyncio.Future[Any]] = {future, leaving}
-            done, _ = await asyncio.wait(either, timeout=SECONDS, return_when=FIRST_COMPLETED)
+            done, _ = await asyncio.wait(either, timeout=seconds, return_when=FIRST_COMPLETED)
         finally:
-            client_left.set()
+            task.left.set()
             leaving.cancel()
         if future in done:
             return future.result()

@@ -111,8 +111,11 @@ class Translation:
         read = ["<s>", *self.target_pieces[:-1]]
         return read, read
 
-    def explore(self) -> Any:
+    def explore(self, *, frame: bool = False) -> Any:
         """The explorer of this translation and its looks, which a notebook displays.
+
+        Args:
+            frame: show the page in a frame in any case, which needs no widgets.
 
         Returns:
             A widget where `regard[notebook]` is installed, else a page in a frame.
@@ -120,7 +123,7 @@ class Translation:
         Raises:
             ValueError: it has no looks, because it was made without `looks=True`.
         """
-        return import_module(EXPLORER).display(import_module(SCENES).of_looks(self))
+        return import_module(EXPLORER).display(import_module(SCENES).of_looks(self), frame)
 
     def _repr_html_(self) -> str:
         page: str = import_module(NOTEBOOK).html(self)

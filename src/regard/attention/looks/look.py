@@ -177,10 +177,11 @@ class Look(Statistics):
         """
         return import_module(PLOTTER).plot(self, height, width, **how)
 
-    def explore(self, **how: Any) -> Any:
+    def explore(self, *, frame: bool = False, **how: Any) -> Any:
         """The explorer of this look, which a notebook displays: its heads, their measures, a map.
 
         Args:
+            frame: show the page in a frame in any case, which needs no widgets.
             how: `queries` and `keys`, a word for each query and key; `links`, gold links as (key,
                 query) places, which heads are sorted by; `entry`, the indices of the leading batch
                 axes. The axes that it leaves are heads.
@@ -192,7 +193,7 @@ class Look(Statistics):
             ShapeError: there is no weight to show, not a word for each query or key, or a link
                 outside of them.
         """
-        return import_module(NOTEBOOK).display(import_module(SCENES).of_look(self, **how))
+        return import_module(NOTEBOOK).display(import_module(SCENES).of_look(self, **how), frame)
 
     def _repr_html_(self) -> str:
         return html(self)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,7 @@ from regard.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
     from regard.explorer import Scene
+    from regard.explorer.prompting import LanguageModel
     from regard.translation.evaluation.gold import Gold
 
 PAIRS = 1000  # sentences with gold links that are listed
@@ -38,8 +39,9 @@ def explore(
     The server answers on 127.0.0.1 alone, and opens no model but those named here. Ctrl-C ends it.
 
     Args:
-        names: Bundled models' names or run folders; the folder of a compiled program; a model of your own, MODULE:CALL
-            as for `regard look --watch`; or a .safetensors file with the tensors `query` and `key`. [default: es-en]
+        names: Bundled models' names or run folders; the folder of a compiled program; models of your own, MODULE:CALL
+            as for `regard look --watch`, which read prompts if it returns a tokenizer; or a .safetensors file with the
+            tensors `query` and `key`. [default: es-en]
         port: The port; 0 takes any free one.
         open_: Open the page in the default browser.
         alignments: Sentence pairs with the links of their words, as JSON lines: heads are sorted by them.
@@ -57,19 +59,20 @@ def explore(
     from regard.translation.opening import find
 
     streams.output()
-    scenes = [name for name in names or () if _is_scene(name)]
-    if len(scenes) > 1:
-        raise ConfigurationError(
-            f"{' and '.join(scenes)}: pass one function, file or program at a time"
-        )
-    models = [name for name in names or [DEFAULT_MODEL] if name not in scenes]
+    others = [name for name in names or () if _is_scene(name)]
+    models = [name for name in names or [DEFAULT_MODEL] if name not in others]
     folders = {Path(name).name or name: find(name) for name in models}
     if flip and alignments is None:
         raise ConfigurationError("--flip belongs to --alignments")
     if alignments is not None and not models:
         raise ConfigurationError("--alignments needs a translator: name a model or run folder")
     gold = None if alignments is None else _gold(corpora.locate(alignments), flip)
-    scene = _scene(scenes[0]) if scenes else None
+    languages, scenes = _opened(others)
+    if len(scenes) > 1:
+        raise ConfigurationError(
+            f"{' and '.join(scene.title for scene in scenes)}: pass one function without a tokenizer,"
+            " file or program at a time"
+        )
 
     def ready(address: str) -> None:
         report.say(f"open {address} in a browser; Ctrl-C ends the server", flush=True)
@@ -77,7 +80,8 @@ def explore(
             typer.launch(address)
 
     with Signals():
-        serve(Explorer(Models(folders, device), scene, gold), port, ready)
+        explorer = Explorer(Models(folders, device), scenes[0] if scenes else None, gold, languages)
+        serve(explorer, port, ready)
 
 
 def _gold(path: Path, flip: bool) -> Gold:
@@ -100,15 +104,50 @@ def _is_file(name: str) -> bool:
     return name.lower().endswith(".safetensors") and not Path(name).is_dir()
 
 
+def _opened(names: list[str]) -> tuple[list[LanguageModel], list[Scene]]:
+    """The models that read prompts, and the scenes of other models, of compiled programs and of files."""
+    languages: list[LanguageModel] = []
+    scenes: list[Scene] = []
+    for name in names:
+        if watching.is_call(name):
+            answer = watching.called(name, name)
+            language = _language(name, answer)
+            if language is None:
+                scenes.append(_watched(name, answer))
+            else:
+                languages.append(language)
+        else:
+            scenes.append(_scene(name))
+    return languages, scenes
+
+
+def _language(name: str, answer: Any) -> LanguageModel | None:
+    """The model of a function that returns (model, ids, tokenizer); None if no prompt can be typed for it."""
+    from regard.explorer import prompting
+
+    model, _, words = watching.model_of(name, answer)
+    tokenizer, inputs = words.get("tokenizer"), answer[1]
+    start = prompting.start_of(inputs)
+    objection = prompting.objection(inputs, tokenizer)
+    if objection is None and start is not None:
+        return prompting.LanguageModel(name, model.eval(), tokenizer, start)
+    if tokenizer is not None:
+        report.note(f"{name}: no prompt can be typed: {objection}")
+    return None
+
+
 def _scene(name: str) -> Scene:
-    """The first scene: a watch of the user's own model or of a compiled program, or the attention in a file."""
+    """The scene of a compiled program or of the attention in a file."""
     if _is_file(name):
         from regard.explorer.stored import open_file
 
         return open_file(name)
-    if computing.is_program(name):
-        return computing.scene(name)
-    attentions, words = watching.watched(watching.called(name, name), name)
+    return computing.scene(name)
+
+
+def _watched(name: str, answer: Any) -> Scene:
+    """The scene of a watch of the user's own model."""
+    attentions, words = watching.watched(answer, name)
     with watching.running(name):
         scene: Scene = attentions.scene(title=name, **words)
     return scene

@@ -1,6 +1,6 @@
 """The routes of the server."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from math import prod
@@ -19,8 +19,10 @@ from regard.attention.shapes import ShapeError
 from regard.errors import memory_named
 from regard.explorer import page, scenes, translating
 from regard.explorer.contract import DEEP, Attention, Scene, pack
+from regard.explorer.prompting import LanguageModel
 from regard.explorer.server.edits import PATH, edits_of, reduction
 from regard.explorer.server.models import Models
+from regard.explorer.server.prompts import Prompts
 from regard.explorer.server.runs import Run, Runs
 from regard.explorer.tiles import SIZE, Tiles
 from regard.serving import fields, listening
@@ -40,15 +42,23 @@ class Explorer:
     """The state of one server, and its answers."""
 
     def __init__(
-        self, models: Models, scene: Scene | None = None, gold: Gold | None = None
+        self,
+        models: Models,
+        scene: Scene | None = None,
+        gold: Gold | None = None,
+        languages: Sequence[LanguageModel] = (),
     ) -> None:
-        """`gold` has sentences, their translations and the links of their words."""
+        """`gold` has sentences, their translations and the links of their words; `languages` read prompts."""
         self.models, self.runs, self.work = models, Runs(), Work()
         self.scene, self.gold = scene, gold
+        self.prompts = Prompts(languages, self.models, self.runs, self.work)
 
     async def page(self, request: Request) -> Response:
         names, trains = self.models.names, self.models.trains
-        content = page.served(names, self.scene is not None, trains, self.gold is not None)
+        languages = list(self.prompts.languages)
+        content = page.served(
+            names, self.scene is not None, trains, self.gold is not None, languages
+        )
         return Response(content, media_type="text/html")
 
     async def start(self, request: Request) -> Response:
@@ -143,6 +153,8 @@ class Explorer:
         """Translate with edited attention, or with words exchanged (`text`), beside a run."""
         options = fields.parse(await request.body(), "run", "prefix", "edits", "text")
         run = self._run(options)
+        if run.prompt is not None:
+            return await self.prompts.change(request, run, run.prompt, options)
         if run.translation is None:
             raise Refused(400, "run: this run is not a translation")
         previous, model = run.translation, run.model
@@ -293,6 +305,7 @@ def application(explorer: Explorer, hosts: list[str]) -> Starlette:
             Route("/api/levels", explorer.levels),
             Route("/api/tile", explorer.tile),
             Route("/api/refine", explorer.refine, methods=["POST"]),
+            *explorer.prompts.routes(),
         ],
         middleware=[Middleware(Guard, hosts=hosts)],
         exception_handlers=HANDLERS,

@@ -4,10 +4,15 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from regard.explorer import translating
+from torch import Tensor
+
+from regard.explorer import contract, translating
 from regard.explorer.contract import Attention, Scene
+from regard.explorer.direct import Direct
 from regard.explorer.numbers import Arithmetic
+from regard.explorer.prompting import Reading
 from regard.explorer.server.models import Models
 from regard.explorer.tiles import Tiles
 from regard.serving.errors import Refused
@@ -15,7 +20,23 @@ from regard.translation.results import Translation
 from regard.watching.change import Edits
 
 KEPT = 64
+LEAST, BYTES = (
+    3,
+    2 << 30,
+)  # runs that are kept in any case; bytes of their pictures, queries, keys and values
 PYRAMIDS = 3  # heads whose tiles are kept, over all runs: each of up to 300 MB
+
+
+@dataclass(eq=False)
+class Prompt:
+    """A run of a language model, and the prompt as it was typed."""
+
+    reading: Reading
+    text: str
+    chat: bool
+    direct: Direct | str | None = (
+        None  # the summands of its logits, or why there are none; None: not yet computed
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +47,10 @@ class Run:
     model: str = ""
     translation: Translation | None = None
     edits: Mapping[str, Edits] = field(default_factory=dict)
+    prompt: Prompt | None = None
     _numbers: list[Arithmetic] = field(default_factory=list)
+    _pictures: dict[tuple[str, int, bool], Tensor] = field(default_factory=dict)
+    _measured: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def attention(self, name: str) -> Attention:
         for attention in self.scene.attentions:
@@ -34,10 +58,31 @@ class Run:
                 return attention
         raise Refused(404, "attention: this run has none of this name")
 
+    def picture(self, attention: Attention, head: int, exact: bool) -> Tensor:
+        """The picture of a head, computed once."""
+        at = (attention.name, head, exact)
+        if at not in self._pictures:
+            self._pictures[at] = contract.picture(attention, head, exact)
+        return self._pictures[at]
+
+    def measured(self, attention: Attention) -> dict[str, Any]:
+        """The measures of an attention, computed once."""
+        if attention.name not in self._measured:
+            self._measured[attention.name] = contract.measured(attention, self.scene)
+        return self._measured[attention.name]
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of its pictures."""
+        return sum(each.nbytes for each in self._pictures.values())
+
     def arithmetic(self, models: Models) -> Arithmetic:
-        """The numbers of this translation's pass, which is run again when they are first asked for."""
+        """The numbers of this pass; that of a translation is run again when they are first asked for."""
+        if self.prompt is not None:
+            reading = self.prompt.reading
+            return Arithmetic(reading.language.model, reading.seen, change=reading.edited)
         if self.translation is None:
-            raise Refused(400, "run: this run is not a translation")
+            raise Refused(400, "run: this run has no model that could be run again")
         if not self._numbers:
             translator = models.open(self.model)
             self._numbers.append(translating.arithmetic(translator, self.translation, self.edits))
@@ -55,9 +100,17 @@ class Runs:
         """Keep a run; returns its id."""
         name = secrets.token_urlsafe(16)
         self._runs[name] = run
-        while len(self._runs) > KEPT:
+        while len(self._runs) > KEPT or (len(self._runs) > LEAST and self._bytes() > BYTES):
             self._runs.popitem(last=False)
         return name
+
+    def _bytes(self) -> int:
+        """The memory of pictures, and of the queries, keys and values of prompts, which several runs may share."""
+        readings = {
+            id(run.prompt.reading): run.prompt.reading for run in self._runs.values() if run.prompt
+        }
+        pictures = sum(run.nbytes for run in self._runs.values())
+        return pictures + sum(reading.nbytes for reading in readings.values())
 
     def __getitem__(self, name: str) -> Run:
         if name not in self._runs:
@@ -69,10 +122,7 @@ class Runs:
         """The tiles of a head, or of the mean of the heads (-1)."""
         at = (attention, head)
         if at not in self._tiles:
-            look = attention.look
-            if len(look.shape) == 3:
-                look = look.mean_heads() if head < 0 else look[head]
-            self._tiles[at] = Tiles(look)
+            self._tiles[at] = Tiles(contract.of_head(attention.look, head))
         self._tiles.move_to_end(at)
         while len(self._tiles) > PYRAMIDS:
             self._tiles.popitem(last=False)

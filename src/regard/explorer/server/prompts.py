@@ -1,0 +1,324 @@
+"""The routes of language models, and those that compute one head, one layer or one group of heads at a time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from regard.errors import RegardError
+from regard.explorer.contract import Attention, pack, stacks
+from regard.explorer.direct import Direct, direct
+from regard.explorer.prompting import FromPrompt, LanguageModel, Reading
+from regard.explorer.server.edits import EDITS, PATH, edits_of
+from regard.explorer.server.models import Models
+from regard.explorer.server.runs import Prompt, Run, Runs
+from regard.serving import fields
+from regard.serving.errors import Cancelled, Refused
+from regard.serving.work import Task, Work
+from regard.watching.change import change
+from regard.watching.edits import Edit
+from regard.watching.routes import rollout_row
+
+TEXT = 64_000  # characters of a prompt
+TOKEN = 200  # characters of a token
+HEAD = ("run", "attention", "head")
+BINARY = "application/octet-stream"
+Options = Mapping[str, Any]
+T = TypeVar("T")
+log = logging.getLogger("regard.explorer")
+
+
+class Prompts:
+    """The language models of a server by name, and its answers about their runs.
+
+    A computation lasts as long as its client waits; passes over a model and heads of long texts take their time.
+    """
+
+    def __init__(
+        self, languages: Sequence[LanguageModel], models: Models, runs: Runs, work: Work
+    ) -> None:
+        self.languages = {language.name: language for language in languages}
+        self._models, self._runs, self._work = models, runs, work
+
+    def routes(self) -> list[Route]:
+        posts: dict[str, Callable[[Request], Any]] = {
+            "prompt": self.prompt,
+            "moved": self.moved,
+            "effects": self.effects,
+            "direct": self.direct,
+            "cell": self.cell,
+        }
+        gets = {
+            "picture": self.picture,
+            "measures": self.measures,
+            "rollout": self.rollout,
+            "progress": self.progress,
+        }
+        return [
+            *(Route(f"/api/{name}", answer, methods=["POST"]) for name, answer in posts.items()),
+            *(Route(f"/api/{name}", answer) for name, answer in gets.items()),
+        ]
+
+    async def progress(self, request: Request) -> Response:
+        """What is computed now, how far it is, and how many requests there are."""
+        fields.query(request.query_params)
+        return JSONResponse({**self._work.progress._asdict(), "waiting": self._work.waiting})
+
+    async def prompt(self, request: Request) -> Response:
+        """Run a model on a prompt; `beside` is a run whose prediction is compared; without a text, the first prompt."""
+        options = fields.parse(await request.body(), "model", "text", "chat", "beside")
+        language = self._language(options)
+        text = fields.text(options, "text", TEXT, "")
+        chat = _flag(options, "chat")
+        beside = self._runs[fields.text(options, "beside", 100)] if "beside" in options else None
+
+        def call(task: Task) -> bytes:
+            task("reading the prompt", 0, 1)
+            ids = language.ids(text, chat) if text else list(language.start)
+            reading = _guarded(lambda: language.read(ids, task=task, chat=chat))
+            before = beside.prompt.reading if beside is not None and beside.prompt else None
+            typed = text or language.text(ids)
+            return self._packed(Prompt(reading, typed, chat and bool(text)), before)
+
+        return await self._binary(request, call)
+
+    async def change(
+        self, request: Request, run: Run, prompt: Prompt, options: Options
+    ) -> Response:
+        """Run a prompt again with edited attention, or another prompt (`text`), beside a run."""
+        edits = _edits(options.get("edits"))
+        text = fields.text(options, "text", TEXT, prompt.text)
+        reading = prompt.reading
+
+        def call(task: Task) -> bytes:
+            language = reading.language
+            ids = reading.ids if text == prompt.text else language.ids(text, prompt.chat)
+            edited = _guarded(lambda: language.read(ids, edits, task, prompt.chat))
+            return self._packed(Prompt(edited, text, prompt.chat), reading)
+
+        return await self._binary(request, call)
+
+    async def moved(self, request: Request) -> Response:
+        """The same run with what each key moves in place of its weight, or with the weights again."""
+        options = fields.parse(await request.body(), "run", "moved")
+        prompt = self._prompt(options)
+        moved = _flag(options, "moved")
+        return await self._binary(request, lambda task: self._packed(prompt, None, moved))
+
+    async def effects(self, request: Request) -> Response:
+        """The effects of the heads: all of them by the gradient, or one group of them by a run each."""
+        names = ("run", "token", "minus", "place", "text", "method", "part")
+        options = fields.parse(await request.body(), *names)
+        prompt = self._prompt(options)
+        reading = prompt.reading
+        place = fields.integer(options, "place", 0, len(reading.ids) - 1)
+        token = self._token(options, "token", reading)
+        minus = None if options.get("minus") is None else self._token(options, "minus", reading)
+        text = fields.text(options, "text", TEXT, "")
+        method = fields.text(options, "method", 10)
+        part = fields.integer({"part": 0, **options}, "part", 0, 1 << 20)
+        if method not in ("gradient", "run"):
+            raise Refused(400, "method: pass gradient or run")
+        edit = FromPrompt(text) if text else None
+
+        def call(task: Task) -> dict[str, Any]:
+            effects = reading.effects(token, minus, place, edit, prompt.chat, task)
+            count = 1
+            if method == "gradient":
+                base, rows = _guarded(lambda: effects.estimate(task))
+            else:
+                base, rows, count = _guarded(lambda: effects.measured(part, task))
+            return {
+                "base": base,
+                "rows": [[row.name, row.head, row.effect] for row in rows],
+                "parts": count,
+                "token": reading.names([token])[0],
+                "minus": None if minus is None else reading.names([minus])[0],
+            }
+
+        return JSONResponse(_strict(await self._work.run(request, call, None)))
+
+    async def direct(self, request: Request) -> Response:
+        """The parts of a token's logit: of each layer, and of each head."""
+        options = fields.parse(await request.body(), "run", "token", "place")
+        run, prompt = self._runs[fields.text(options, "run", 100)], self._prompt(options)
+        reading = prompt.reading
+        place = fields.integer(options, "place", 0, len(reading.ids) - 1)
+        token = self._token(options, "token", reading)
+
+        def call(task: Task) -> dict[str, Any]:
+            task("running the model", 0, 1)
+            if prompt.direct is None:
+                prompt.direct = _guarded(lambda: _direct(reading))
+            split, name = prompt.direct, reading.names([token])[0]
+            if isinstance(split, str):
+                return {"token": name, "objection": split}
+            arithmetic = run.arithmetic(self._models)
+            heads: dict[str, list[float]] = {}
+            for each in reading.seen:
+                outputs = arithmetic.head_outputs(each, place)
+                if outputs is not None:
+                    heads[each] = split.of(outputs, place, token).tolist()
+            logit = float(split.logits[place, token])
+            return {
+                "token": name,
+                "logit": logit,
+                "parts": split.parts(place, token),
+                "heads": heads,
+            }
+
+        return JSONResponse(_strict(await self._work.run(request, call, None)))
+
+    async def cell(self, request: Request) -> Response:
+        """The weight of one query for one key in each head, by the name of the attention."""
+        options = fields.parse(await request.body(), "run", "query", "key")
+        run = self._run(options)
+        query, key = (fields.integer(options, name, 0, 1 << 31) for name in ("query", "key"))
+
+        def call(task: Task) -> dict[str, list[float]]:
+            cells: dict[str, list[float]] = {}
+            for number, attention in enumerate(run.scene.attentions):
+                task("reading the heads", number, len(run.scene.attentions))
+                _, queries, keys = attention.shape
+                if query < queries and key < keys:
+                    with torch.no_grad():
+                        weights = attention.look.weights(rows=[query], columns=[key])
+                    cells[attention.name] = weights.flatten().tolist()
+            return cells
+
+        return JSONResponse(_strict(await self._work.run(request, call, None)))
+
+    async def picture(self, request: Request) -> Response:
+        """The picture of a head, float32; a small one takes a row of each bin of a long text."""
+        options = fields.query(request.query_params, *HEAD, "exact")
+        run = self._run(options)
+        attention = self._attention(run, options)
+        head = fields.integer(options, "head", -1, attention.shape[0] - 1)
+        exact = bool(fields.integer(options, "exact", 0, 1))
+
+        def call(task: Task) -> bytes:
+            return np.asarray(run.picture(attention, head, exact).numpy(), "<f4").tobytes()
+
+        return await self._binary(request, call)
+
+    async def measures(self, request: Request) -> Response:
+        """The measures of the heads of one attention."""
+        options = fields.query(request.query_params, "run", "attention")
+        run = self._run(options)
+        attention = self._attention(run, options)
+        return JSONResponse(
+            _strict(await self._work.run(request, lambda task: run.measured(attention), None))
+        )
+
+    async def rollout(self, request: Request) -> Response:
+        """One row of the rollout of a stack of layers, float32."""
+        options = fields.query(request.query_params, "run", "stack", "query")
+        run = self._run(options)
+        all_stacks = stacks(run.scene)
+        if not all_stacks:
+            raise Refused(404, "stack: this run has no layers of self-attention above one another")
+        stack = all_stacks[fields.integer(options, "stack", 0, len(all_stacks) - 1)]
+        query = fields.integer(options, "query", 0, stack[0].shape[1] - 1)
+
+        def call(task: Task) -> bytes:
+            looks = {attention.name: attention.look for attention in stack}
+            row = rollout_row(looks, query, task)
+            return np.asarray(row.cpu().numpy(), "<f4").tobytes()
+
+        return await self._binary(request, call)
+
+    def _packed(self, prompt: Prompt, before: Reading | None, moved: bool = False) -> bytes:
+        scene = prompt.reading.scene(prompt.text, prompt.chat, before, moved)
+        return pack(scene, self._runs.add(Run(scene, prompt.reading.language.name, prompt=prompt)))
+
+    def _language(self, options: Options) -> LanguageModel:
+        name = fields.text(options, "model", 500)
+        if name not in self.languages:
+            names = ", ".join(self.languages) or "none"
+            raise Refused(404, f"model: no model of this name reads prompts; there are {names}")
+        return self.languages[name]
+
+    def _run(self, options: Options) -> Run:
+        return self._runs[fields.text(options, "run", 100)]
+
+    def _prompt(self, options: Options) -> Prompt:
+        prompt = self._run(options).prompt
+        if prompt is None:
+            raise Refused(400, "run: this run is not of a prompt")
+        return prompt
+
+    def _attention(self, run: Run, options: Options) -> Attention:
+        return run.attention(fields.text(options, "attention", PATH))
+
+    def _token(self, options: Options, name: str, reading: Reading) -> int:
+        """A token by its id, or the one that a text begins with."""
+        if isinstance(options.get(name), int):
+            return fields.integer(options, name, 0, reading.vocabulary - 1)
+        return reading.language.token(fields.text(options, name, TOKEN))
+
+    async def _binary(self, request: Request, call: Callable[[Task], bytes]) -> Response:
+        return Response(await self._work.run(request, call, None), media_type=BINARY)
+
+
+def _direct(reading: Reading) -> Direct | str:
+    def run() -> Any:
+        if not reading.edits:
+            return reading.language.run(reading.ids)
+        with change(reading.language.model, reading.edits):
+            return reading.language.run(reading.ids)
+
+    return direct(reading.language.model, run, reading.seen)
+
+
+def _guarded(call: Callable[[], T]) -> T:
+    """The result of a call that runs a model; what a model of another project raises is logged and refused."""
+    try:
+        return call()
+    except (RegardError, Refused, Cancelled):
+        raise
+    except Exception as fault:
+        log.exception("the model failed")
+        kind = type(fault).__name__
+        raise Refused(
+            422, f"the model failed at this prompt ({kind}): the terminal says why"
+        ) from None
+
+
+def _edits(value: Any) -> dict[str, list[Edit | FromPrompt]]:
+    """Edits as of `edits_of`, and those that take heads from another prompt."""
+    if not isinstance(value, list) or len(value) > EDITS:
+        raise Refused(400, f"edits: pass a list of at most {EDITS} objects")
+    sources = [each for each in value if isinstance(each, dict) and each.get("kind") == "from"]
+    parsed: dict[str, list[Edit | FromPrompt]] = {
+        name: list(several)
+        for name, several in edits_of([each for each in value if each not in sources]).items()
+    }
+    for each in sources:
+        fields.check_names(each, "attention", "head", "kind", "text")
+        head = None if each.get("head") is None else fields.integer(each, "head", 0, 10_000)
+        edit = FromPrompt(fields.text(each, "text", TEXT), head)
+        parsed.setdefault(fields.text(each, "attention", PATH), []).append(edit)
+    return parsed
+
+
+def _flag(options: Options, name: str) -> bool:
+    value = options.get(name, False)
+    if not isinstance(value, bool):
+        raise Refused(400, f"{name}: pass true or false")
+    return value
+
+
+def _strict(content: Any) -> Any:
+    """The content with null for numbers that JSON does not have."""
+    if isinstance(content, float):
+        return content if abs(content) < float("inf") else None
+    if isinstance(content, dict):
+        return {name: _strict(each) for name, each in content.items()}
+    return [_strict(each) for each in content] if isinstance(content, list | tuple) else content
