@@ -129,6 +129,8 @@ def test_a_check_refuses_a_mistake_a_gap_and_what_is_no_number(lesson, which):
         (12, 2, "unscaled(*a)", "scale is missing"),
         (12, 2, "solution(*a) * 2.0", "readings differ"),
         (13, 1, "indices + 1", "For 'a' the answer is"),
+        (14, 1, "solution(*a) * 4 / len(a[1])", "The mean is over all queries|the score is"),
+        (14, 2, "a[0].softmax(0)", "not 3"),
     ],
 )
 def test_a_wrong_answer_gets_its_own_reason(lesson, which, answer, reason):
