@@ -16,6 +16,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from jaxtyping import TypeCheckError, install_import_hook
+from tests.ranks import on_forks, on_ranks  # noqa: F401
 from tests.seconds import Seconds
 
 # The same examples on every machine and every run; hypothesis has a profile of its own for CI=true,

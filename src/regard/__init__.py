@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from regard.attention.heads import MultiHeadAttention
     from regard.attention.kernels.choose import explain, kernel
     from regard.attention.looks import Look
+    from regard.attention.ranks import RankError, RanksLook
     from regard.attention.shapes import ShapeError
     from regard.attention.versions import ChangedError
     from regard.costs import cost
@@ -50,6 +51,8 @@ __all__ = [
     "Look",
     "Memory",
     "MultiHeadAttention",
+    "RankError",
+    "RanksLook",
     "Seen",
     "ShapeError",
     "TransformerBlock",
@@ -89,6 +92,8 @@ _NAMES = {
     "Look": "regard.attention.looks",
     "Memory": "regard.memory",
     "MultiHeadAttention": "regard.attention.heads",
+    "RankError": "regard.attention.ranks",
+    "RanksLook": "regard.attention.ranks",
     "Seen": "regard.watching",
     "ShapeError": "regard.attention.shapes",
     "TransformerBlock": "regard.attention.blocks",

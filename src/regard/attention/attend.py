@@ -1,22 +1,26 @@
 """The one equation: Attention(Q, K, V) = normalise(mask(score(Q, K) + bias)) V."""
 
-from dataclasses import replace
+from __future__ import annotations
 
-import torch
+from typing import TYPE_CHECKING, overload
+
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.kernels.request import Request, ask
+from regard.attention.kernels.request import ask
 from regard.attention.kernels.serve import serve
-from regard.attention.kernels.zeroed import are_finite
 from regard.attention.looks import Look
+from regard.attention.looks.sharing import shared
 from regard.attention.masks import MaskLike
-from regard.attention.normalisers import Hard, NormaliserLike
+from regard.attention.normalisers import NormaliserLike
 from regard.attention.positions.biases import BiasLike
-from regard.attention.products import HALVES
 from regard.attention.scores import ScoreLike
-from regard.attention.scores.prepare import prepare_both
 from regard.attention.torch_names import FUSED, answers
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+    from regard.attention.ranks import RanksLook
 
 
 @answers(FUSED)
@@ -30,6 +34,7 @@ def attend(
     mask: MaskLike | None = None,
     normaliser: NormaliserLike | None = None,
     dropout: float = 0.0,
+    group: ProcessGroup | None = None,
 ) -> Float[Tensor, "... queries d_value"]:
     """Read a memory: every key scored against the query, the values blended by the weights.
 
@@ -57,6 +62,10 @@ def attend(
             "sparsemax", "entmax", "identity". Any function rows -> rows will do; it sees -1.8e19
             (-1.3e154 in float64) where a key may not be read.
         dropout: rate at which weights are dropped. It applies whenever it is above 0.
+        group: processes that share out the keys, a group of torch.distributed that has Gloo. Each
+            passes the same queries and its own keys and values; the keys follow one another in the
+            order of the ranks, and mask and bias are those of all keys. Every rank gets the reading of
+            all keys; see docs/guides/machines.md.
 
     Returns:
         The reading, (*batch, queries, d_value).
@@ -67,6 +76,7 @@ def attend(
             several devices.
         KernelRefusedError: a kernel is pinned that cannot serve this.
         ChangedError: in the backward pass, where a tensor that it reads again was changed in place.
+        RankError: another process of the group failed, or passed other queries.
 
     Example:
         >>> import torch
@@ -74,10 +84,41 @@ def attend(
         >>> attend(torch.zeros(1, 2), key, value)
         tensor([[2.]])
     """
+    if group is not None:
+        from regard.attention.ranks import attend_over_ranks
+
+        options = {"score": score, "bias": bias, "mask": mask, "normaliser": normaliser}
+        return attend_over_ranks(group, query, key, value, dropout=dropout, **options)
     request = ask(
         query, key, value, score=score, bias=bias, mask=mask, normaliser=normaliser, dropout=dropout
     )
     return serve(request, value)
+
+
+@overload
+def look(
+    query: Tensor,
+    key: Tensor,
+    *,
+    score: ScoreLike | None = None,
+    bias: BiasLike | None = None,
+    mask: MaskLike | None = None,
+    normaliser: NormaliserLike | None = None,
+    group: None = None,
+) -> Look: ...
+
+
+@overload
+def look(
+    query: Tensor,
+    key: Tensor,
+    *,
+    score: ScoreLike | None = None,
+    bias: BiasLike | None = None,
+    mask: MaskLike | None = None,
+    normaliser: NormaliserLike | None = None,
+    group: ProcessGroup,
+) -> RanksLook: ...
 
 
 @answers(FUSED)
@@ -89,7 +130,8 @@ def look(
     bias: BiasLike | None = None,
     mask: MaskLike | None = None,
     normaliser: NormaliserLike | None = None,
-) -> Look:
+    group: ProcessGroup | None = None,
+) -> Look | RanksLook:
     """The weights of each query over the keys. They are computed when a method is called.
 
     A function of the caller's is called for one row, to learn which tensors it reads: none of the
@@ -98,8 +140,8 @@ def look(
     Args: those of `attend`, without the value.
 
     Returns:
-        A Look of shape (*batch, queries, keys). Its methods raise a ChangedError where a tensor
-        of the call was changed in place since.
+        A Look of shape (*batch, queries, keys); with a group a RanksLook. Its methods raise a ChangedError
+        where a tensor of the call was changed in place since.
 
     Raises:
         ShapeError: axes that do not fit one another.
@@ -109,6 +151,11 @@ def look(
         >>> look(torch.zeros(1, 2), torch.eye(2)).weights()
         tensor([[0.5000, 0.5000]])
     """
+    if group is not None:
+        from regard.attention.ranks import look_over_ranks
+
+        options = {"score": score, "bias": bias, "mask": mask, "normaliser": normaliser}
+        return look_over_ranks(group, query, key, **options)
     request = ask(query, key, score=score, bias=bias, mask=mask, normaliser=normaliser)
     return Look(request)
 
@@ -142,24 +189,5 @@ def read(
     request = ask(
         query, key, value, score=score, bias=bias, mask=mask, normaliser=normaliser, dropout=dropout
     )
-    shared = _shared(request)
-    return serve(shared, value), Look(shared)
-
-
-def _shared(request: Request) -> Request:
-    """The request with the score's work on single queries and keys done once, for reading and look.
-
-    In half precision nothing is shared, as a look is computed in float32. It
-    is not shared either where NaN in a masked key would spoil its gradients, nor where a hard choice
-    compares the keys as they are.
-    """
-    if isinstance(request.normaliser, Hard):
-        return request
-    if request.query.dtype in HALVES or torch.is_autocast_enabled(request.query.device.type):
-        return request
-    score, query, key = prepare_both(request.score, request.query, request.key)
-    if score is request.score:
-        return request
-    if request.is_checked and not are_finite(request.query, request.key):
-        return request
-    return replace(request, score=score, query=query, key=key)
+    both = shared(request)
+    return serve(both, value), Look(both)

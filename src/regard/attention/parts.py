@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.attention.shapes import Shape
+
 
 @dataclass(frozen=True)
 class Part:
@@ -41,6 +43,11 @@ class Part:
         )
         exponentials = torch.exp(scores - _finite(maximum).unsqueeze(-1))
         return cls(maximum, exponentials.sum(-1).double(), (exponentials @ value).double())
+
+    @classmethod
+    def none(cls, rows: Shape, width: int) -> Part:
+        """The part of no keys, for queries of this shape and values of this width."""
+        return cls.of(torch.zeros(*rows, 0), torch.zeros(0, width))
 
     def __add__(self, other: Part) -> Part:
         maximum = torch.maximum(self.maximum, other.maximum)

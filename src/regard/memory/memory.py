@@ -328,10 +328,30 @@ class Memory(nn.Module):
         return as_rows("values", vectors), None
 
     def read(
-        self, queries: Float[Tensor, "*batch queries d_key"] | Strings, *, mask: Any = None
+        self,
+        queries: Float[Tensor, "*batch queries d_key"] | Strings,
+        *,
+        mask: Any = None,
+        group: Any = None,
     ) -> Float[Tensor, "*batch queries d_value"]:
-        """The blended values; zero where there is nothing to read, as in an empty memory."""
+        """The blended values; zero where there is nothing to read, as in an empty memory.
+
+        Args:
+            queries: Vectors, or strings for the encoder.
+            mask: Which entries may be read, as for `regard.attend`.
+            group: Processes that share out the entries, as for `regard.attend`: each reads with the same
+                queries, from a memory that holds its own entries; one without any was made with
+                ``d_key`` and ``d_value``.
+        """
         query = self._vectors(queries)
+        if group is not None:
+            width = self.entries.d_key or query.shape[-1]
+            keys, values = self.keys, self.values
+            if keys is None or values is None:  # nothing here, though perhaps on other ranks
+                keys = query.new_empty(0, width)
+                values = query.new_empty(0, self.entries.d_value or width)
+            options: dict[str, Any] = {"score": self.score, "normaliser": self.normaliser}
+            return attend(query, keys, values, mask=mask, group=group, **options)
         if self.values is None or not len(self):
             width = self.entries.d_value or self.entries.d_key or query.shape[-1]
             return query.new_zeros((*query.shape[:-1], width))
@@ -345,7 +365,8 @@ class Memory(nn.Module):
     ) -> Look:
         """A look at the weights of a reading."""
         keys, options = self._prepared()
-        return look(self._vectors(queries), keys, mask=mask, **options)
+        answer: Look = look(self._vectors(queries), keys, mask=mask, **options)
+        return answer
 
     def __getitem__(self, query: Any) -> Any:
         """The payload of the entry that a hard lookup reads; else the best one, or the reading.

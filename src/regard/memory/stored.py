@@ -18,7 +18,7 @@ from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser
 from regard.attention.parts import Part
 from regard.attention.ranking import top
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike
-from regard.attention.shapes import ShapeError
+from regard.attention.shapes import Frame, ShapeError
 from regard.memory.file import CLASSES, MemoryFileError, check_width, component, describe
 from regard.memory.memory import EMPTY, SHARPNESS, EmptyMemoryError, Encoder, Memory
 from regard.memory.ngrams import CharacterNgrams
@@ -296,14 +296,17 @@ class StoredMemory(Memory):
             "a memory on the disk is saved by every write: copy its folder when nobody writes"
         )
 
-    def read(self, queries: Any, *, mask: Tensor | None = None) -> Tensor:
+    def read(self, queries: Any, *, mask: Tensor | None = None, group: Any = None) -> Tensor:
         """The blended values, in one pass over the blocks for a softmax, and in two for other normalisers.
 
         Args:
             queries: As for `Memory.read`.
             mask: Booleans that broadcast to (queries, entries), True where an entry may be read.
+            group: As for `Memory.read`.
         """
         query = self._vectors(queries)
+        if group is not None:
+            return self._read_over_ranks(query, mask, group)
         entries, normaliser = self.entries, as_normaliser(self.normaliser or "softmax")
         if not len(entries):
             return query.new_zeros((*query.shape[:-1], entries.d_value or query.shape[-1]))
@@ -311,15 +314,40 @@ class StoredMemory(Memory):
             scores = torch.cat([block for _, _, block in self._scores(query, None)], -1)
             weights = normaliser(scores, self._readable(query, mask))
             return self._blended(weights).to(query.dtype)
-        values, total = (
-            None if entries.store.state.values is None else self._blocks("values", query),
-            None,
-        )
+        return self._part(query, mask).reading().to(query.dtype)
+
+    def _part(self, query: Tensor, mask: Tensor | None) -> Part:
+        """The sum over all blocks, in one pass."""
+        values, total = None, None
+        if self.entries.store.state.values is not None:
+            values = self._blocks("values", query)
         for _, key, scores in self._scores(query, mask):
             share = Part.of(scores, key if values is None else next(values)[1])
             total = share if total is None else total + share
         assert total is not None
-        return total.reading().to(query.dtype)
+        return total
+
+    def _read_over_ranks(self, query: Tensor, mask: Tensor | None, group: Any) -> Tensor:
+        """The values of the entries of all ranks, blended."""
+        from regard.attention.ranks import Blend, Inputs, check_softmax, meet, merge
+
+        rows, store = query.shape[:-1], self.entries.store
+
+        def describe() -> tuple[tuple[int, ...], int, int]:
+            check_softmax(self.normaliser)
+            return rows, self.entries.d_value or -1, store.state.rows
+
+        keys = meet(group, describe)
+        width = keys.width if keys.width >= 0 else query.shape[-1]
+        ours: Any = keys.mask_of(mask, Frame(rows[:-1], rows[-1], len(keys.columns), query.device))
+
+        def compute(common: list[Tensor | None], apart: list[Tensor | None]) -> Blend:
+            assert common[0] is not None
+            part = self._part(common[0], ours) if store.state.rows else Part.none(rows, width)
+            return Blend(part.reading(), part.log_normaliser())
+
+        inputs = Inputs([query], [], list(self.parameters()))
+        return merge(group, compute, (*rows, width), inputs).numbers.to(query.dtype)
 
     forward = read
 

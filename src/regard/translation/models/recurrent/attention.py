@@ -100,7 +100,8 @@ class OneCrossAttention(nn.Module):
         score, keys = source.keys
         mask = None if source.readable is None else source.readable[:, None]
         options: dict[str, Any] = {"normaliser": self.normaliser, "mask": mask}
-        return look(query[:, None], keys[:, None], score=score, **options)
+        answer: Look = look(query[:, None], keys[:, None], score=score, **options)
+        return answer
 
 
 class HeadsCrossAttention(nn.Module):

@@ -1,0 +1,20 @@
+"""Attention over keys that are shared out among processes, the ranks of a group of torch.distributed."""
+
+from regard.attention.ranks.exchange import RankError
+from regard.attention.ranks.keys import Keys, meet
+from regard.attention.ranks.look import RanksLook, look_over_ranks
+from regard.attention.ranks.merge import Blend, Inputs, merge
+from regard.attention.ranks.reading import attend_over_ranks, check_softmax
+
+__all__ = [
+    "Blend",
+    "Inputs",
+    "Keys",
+    "RankError",
+    "RanksLook",
+    "attend_over_ranks",
+    "check_softmax",
+    "look_over_ranks",
+    "meet",
+    "merge",
+]

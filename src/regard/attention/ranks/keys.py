@@ -1,0 +1,104 @@
+"""Which of all keys a rank holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.attention.masks import MaskLike, as_mask, causal
+from regard.attention.masks.mask import Mask, check_boolean, check_name
+from regard.attention.masks.sections import section
+from regard.attention.positions.biases import BiasLike, function_of
+from regard.attention.ranks.exchange import RankError, gather
+from regard.attention.shapes import Frame, Shape, ShapeError, check_plane
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+AXES = 16  # that a message has room for
+
+
+class Keys(NamedTuple):
+    """The keys of this rank among those of all ranks, which follow one another in the order of the ranks."""
+
+    start: int
+    stop: int
+    total: int
+    width: int  # of the values
+
+    @property
+    def columns(self) -> range:
+        return range(self.start, self.stop)
+
+    def mask_of(self, mask: MaskLike | None, frame: Frame) -> Mask | Tensor | None:
+        """The mask of all keys, for those of this rank."""
+        if mask is None:
+            return None
+        if isinstance(mask, str):
+            check_name(mask, frame.queries, self.total)
+            mask = causal(align="start")
+        if isinstance(mask, Tensor):
+            check_boolean(mask)
+            return self._of_plane("mask", mask, frame)
+        return section(as_mask(mask), self.columns, frame._replace(keys=self.total))
+
+    def bias_of(self, bias: BiasLike | None, frame: Frame) -> BiasLike | None:
+        """The bias of all keys, for those of this rank."""
+        if bias is None or isinstance(bias, Tensor):
+            return None if bias is None else self._of_plane("bias", bias, frame)
+        function, start = function_of(bias), self.start
+
+        def moved(rows: Tensor, columns: Tensor) -> Tensor:
+            assert function is not None
+            return function(rows, columns + start)
+
+        return moved
+
+    def _of_plane(self, name: str, plane: Tensor, frame: Frame) -> Tensor:
+        check_plane(name, plane.shape, frame.queries, self.total)
+        return plane if plane.shape[-1] == 1 else plane[..., self.start : self.stop]
+
+
+def meet(group: ProcessGroup, describe: Callable[[], tuple[Shape, int, int]]) -> Keys:
+    """Where the keys of this rank stand.
+
+    Args:
+        group: the ranks.
+        describe: the shape of the queries, the width of the values, and how many keys this rank holds. A
+            rank without values, which knows no width, says -1.
+
+    Raises:
+        RankError: a rank has other queries or another width, or failed.
+        ShapeError: the queries have too many axes.
+    """
+
+    def numbers() -> Tensor:
+        queries, width, keys = describe()
+        if len(queries) > AXES:
+            raise ShapeError(f"queries have {len(queries)} axes: pass at most {AXES}")
+        padded = [*queries, *[-1] * (AXES - len(queries))]
+        return torch.tensor([keys, width, *padded], dtype=torch.float64)
+
+    headers = [
+        [int(number) for number in header.tolist()] for header in gather(group, numbers, 2 + AXES)
+    ]
+    lengths, descriptions = zip(*((header[0], header[1:]) for header in headers), strict=True)
+    ours = descriptions[group.rank()]
+    width = max(description[0] for description in descriptions)
+    for rank, description in enumerate(descriptions):
+        if description[1:] != ours[1:] or -1 != description[0] != ours[0] != -1:
+            raise RankError(
+                rank,
+                f"has {_described(description)}, this one has {_described(ours)}: pass the same"
+                " queries, and values of one width, on all ranks",
+            )
+    start = sum(lengths[: group.rank()])
+    return Keys(start, start + lengths[group.rank()], sum(lengths), width)
+
+
+def _described(description: list[int]) -> str:
+    width, *padded = description
+    return f"queries of shape {[size for size in padded if size >= 0]} and values {width} wide"

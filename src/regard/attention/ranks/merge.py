@@ -1,0 +1,195 @@
+"""The answers of all ranks as one, with gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from regard.attention.parts import Part
+from regard.attention.ranks.exchange import gather
+from regard.attention.shapes import Shape
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+
+class Blend(NamedTuple):
+    """Numbers of some keys, blended by the softmax over these keys, and its log-normaliser."""
+
+    numbers: Tensor  # (*batch, queries, width)
+    log_normaliser: Tensor  # (*batch, queries)
+
+
+class Inputs(NamedTuple):
+    """The tensors that a blend is made of; None for those that are absent."""
+
+    common: list[Tensor | None]  # the same on all ranks, such as queries
+    apart: list[Tensor | None]  # those of this rank, such as keys
+    parameters: list[Tensor]  # the same on all ranks; they are read where they are
+
+
+Compute = Callable[[list[Tensor | None], list[Tensor | None]], Blend]
+
+
+def merge(group: ProcessGroup, compute: Compute, shape: Shape, inputs: Inputs) -> Blend:
+    """The blend over the keys of all ranks, on every rank.
+
+        L = ln sum_r e^(L_r)    p_r = e^(L_r - L)    blend = sum_r p_r blend_r
+
+    Gradients are those of one process with all keys, where every rank computes the same loss: of keys
+    and values each rank gets those of its own, of what ranks have in common the sum. Ranks exchange one
+    message forward and one backward.
+
+    Args:
+        group: the ranks.
+        compute: the blend of this rank, of tensors in the place of `common` and `apart`.
+        shape: of the numbers, (*batch, queries, width); the same on every rank.
+        inputs: what the blend is made of.
+
+    Raises:
+        RankError: another rank failed.
+        ValueError: the blend reads other tensors that have a gradient.
+    """
+    tensors = [*inputs.common, *inputs.parameters, *inputs.apart]
+    numbers, log_normaliser = _Merge.apply(  # type: ignore[no-untyped-call]
+        group, compute, shape, inputs, torch.is_grad_enabled(), *tensors
+    )
+    return Blend(numbers, log_normaliser)
+
+
+def merged(group: ProcessGroup, blend: Callable[[], Blend], shape: Shape) -> Part:
+    """The sum of the parts of all ranks; the same bits on each."""
+    rows = prod(shape[:-1])
+
+    def numbers() -> Tensor:
+        ours = blend()
+        sums = (ours.log_normaliser.double(), ours.numbers.double())
+        return torch.cat(
+            [
+                side.detach().cpu().expand(size).flatten()
+                for side, size in zip(sums, (shape[:-1], shape), strict=True)
+            ]
+        )
+
+    total = None
+    for message in gather(group, numbers, rows + prod(shape)):
+        logs = message[:rows].view(shape[:-1])
+        weight = (logs != -torch.inf).double()
+        share = Part(logs, weight, message[rows:].view(shape) * weight.unsqueeze(-1))
+        total = share if total is None else total + share
+    assert total is not None
+    return total
+
+
+class _Merge(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        group: ProcessGroup,
+        compute: Compute,
+        shape: Shape,
+        inputs: Inputs,
+        recorded: bool,
+        *tensors: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        common, apart = (
+            [_alias(tensor) for tensor in side] for side in (inputs.common, inputs.apart)
+        )
+        leaves = [*common, *inputs.parameters, *apart]
+        ours: Blend | None = None
+
+        def blend() -> Blend:
+            nonlocal ours
+            with torch.set_grad_enabled(recorded):
+                ours = compute(common, apart)
+            if recorded:
+                _check_hidden(ours, leaves)
+            return ours
+
+        total = merged(group, blend, shape)
+        assert ours is not None
+        numbers = total.reading().to(ours.numbers)
+        log_normaliser = total.log_normaliser().to(ours.log_normaliser)
+        ctx.group, ctx.ours, ctx.leaves = group, ours, leaves
+        ctx.count = len(common) + len(inputs.parameters)
+        ctx.save_for_backward(numbers, log_normaliser)
+        return numbers, log_normaliser
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        of_numbers, of_log_normaliser = upstream
+        numbers, log_normaliser = ctx.saved_tensors
+        ours, needed = ctx.ours, ctx.needs_input_grad[5:]
+        logs = ours.log_normaliser.detach()
+        shares = torch.where(logs == -torch.inf, 0.0, (logs - log_normaliser).exp())
+        weighted = shares.to(of_numbers).unsqueeze(-1) * of_numbers
+        difference = (ours.numbers.detach() - numbers).to(weighted)
+        to_logs = (weighted * difference).sum(-1).to(logs) + shares * of_log_normaliser
+        outputs = [
+            (output, gradient.expand_as(output).to(output))
+            for output, gradient in ((ours.numbers, weighted), (ours.log_normaliser, to_logs))
+            if output.requires_grad
+        ]
+        trained = [leaf for leaf, need in zip(ctx.leaves, needed, strict=True) if need]
+        sums = torch.autograd.grad(
+            [output for output, _ in outputs],
+            trained,
+            [gradient for _, gradient in outputs],
+            retain_graph=True,  # until the whole graph is let go
+            allow_unused=True,
+        )
+        gradients = [
+            torch.zeros_like(leaf) if addend is None else addend
+            for leaf, addend in zip(trained, sums, strict=True)
+        ]
+        common = sum(needed[: ctx.count])
+        if common:
+            gradients[:common] = _sums(ctx.group, gradients[:common])
+        every = iter(gradients)
+        return None, None, None, None, None, *(next(every) if need else None for need in needed)
+
+
+def _sums(group: ProcessGroup, tensors: list[Tensor]) -> list[Tensor]:
+    """The sums of these tensors over all ranks."""
+    sizes = [tensor.numel() for tensor in tensors]
+
+    def numbers() -> Tensor:
+        return torch.cat([tensor.double().cpu().flatten() for tensor in tensors])
+
+    total = torch.stack(gather(group, numbers, sum(sizes))).sum(0).split(sizes)
+    return [flat.view(tensor.shape).to(tensor) for flat, tensor in zip(total, tensors, strict=True)]
+
+
+def _alias(tensor: Tensor | None) -> Tensor | None:
+    """A leaf with the same numbers: keys that are made of queries have a gradient of their own."""
+    return None if tensor is None else tensor.detach().requires_grad_(tensor.requires_grad)
+
+
+def _check_hidden(blend: Blend, leaves: Sequence[Tensor | None]) -> None:
+    """Refuse functions that hide tensors with gradients, which would get none."""
+    identities = {id(leaf) for leaf in leaves}
+    if any(id(tensor) not in identities for tensor in _read(blend)):
+        raise ValueError(
+            "a score or bias reads a tensor with a gradient that it does not name: make it a parameter of"
+            " an nn.Module, or use torch.no_grad()"
+        )
+
+
+def _read(blend: Blend) -> Iterator[Tensor]:
+    """The leaves of a graph."""
+    nodes = [output.grad_fn for output in blend if output.grad_fn is not None]
+    visited = set(nodes)
+    while nodes:
+        node = nodes.pop()
+        if hasattr(node, "variable"):
+            yield node.variable
+        for following, _ in node.next_functions:
+            if following is not None and following not in visited:
+                visited.add(following)
+                nodes.append(following)

@@ -1,0 +1,117 @@
+"""A reading of keys that are shared out among ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from regard.attention.kernels.request import Request, ask
+from regard.attention.kernels.serve import serve
+from regard.attention.looks import Look
+from regard.attention.looks.sharing import shared
+from regard.attention.masks import MaskLike
+from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser
+from regard.attention.positions.biases import BiasLike
+from regard.attention.ranks.keys import Keys, meet
+from regard.attention.ranks.merge import Blend, Inputs, merge
+from regard.attention.scores import ScoreLike
+from regard.attention.scores.score import with_parameters
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+
+def check_softmax(normaliser: NormaliserLike | None) -> None:
+    """Refuse normalisers that cannot be summed up from parts of the keys."""
+    if normaliser is not None and type(as_normaliser(normaliser)) is not Softmax:
+        raise ValueError(
+            f"normaliser is {normaliser!r}: over a group, pass Softmax(); others need all scores of a row"
+        )
+
+
+@dataclass(frozen=True)
+class Sharded:
+    """A request for the keys of this rank, and where these stand among all."""
+
+    request: Request
+    keys: Keys
+    inputs: Inputs
+
+    def rebuilt(self, common: list[Tensor | None], apart: list[Tensor | None]) -> Request:
+        """The request, of tensors in the place of its inputs."""
+        (query, bias), (key, value), request = common, apart, self.request
+        assert query is not None
+        assert key is not None
+        return ask(
+            query,
+            key,
+            value,
+            score=request.score,
+            bias=request.bias_function or self.keys.bias_of(bias, request.frame),
+            mask=request.mask,
+            normaliser=request.normaliser,
+            dropout=request.dropout,
+        )
+
+
+def shard(
+    group: ProcessGroup,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor | None = None,
+    *,
+    score: ScoreLike | None,
+    bias: BiasLike | None,
+    mask: MaskLike | None,
+    normaliser: NormaliserLike | None,
+    dropout: float = 0.0,
+) -> Sharded:
+    """Check what all ranks passed, and cut mask and bias to the keys of this rank."""
+    options: dict[str, Any] = {"score": score, "normaliser": normaliser, "dropout": dropout}
+
+    def describe() -> tuple[tuple[int, ...], int, int]:
+        check_softmax(normaliser)
+        frame = ask(query, key, value, **options).frame
+        width = 0 if value is None else value.shape[-1]
+        return (*frame.batch, frame.queries), width, frame.keys
+
+    keys = meet(group, describe)
+    frame = ask(query, key, value, **options).frame
+    rules: dict[str, Any] = {"bias": keys.bias_of(bias, frame), "mask": keys.mask_of(mask, frame)}
+    request = ask(query, key, value, **rules, **options)
+    common = [query, bias if isinstance(bias, Tensor) else None]
+    return Sharded(request, keys, Inputs(common, [key, value], _parameters(score, bias)))
+
+
+def attend_over_ranks(
+    group: ProcessGroup, query: Tensor, key: Tensor, value: Tensor, **options: Any
+) -> Tensor:
+    """The reading of the keys of all ranks, on every rank; arguments are those of `attend`."""
+    sharded = shard(group, query, key, value, **options)
+
+    def compute(common: list[Tensor | None], apart: list[Tensor | None]) -> Blend:
+        ours = shared(sharded.rebuilt(common, apart))
+        assert apart[1] is not None
+        return Blend(serve(ours, apart[1]), Look(ours).log_normaliser())
+
+    request = sharded.request
+    shape = (*request.batch(), request.queries, value.shape[-1])
+    return merge(group, compute, shape, sharded.inputs).numbers
+
+
+def _parameters(*functions: object) -> list[Tensor]:
+    """The parameters of a score and a bias, each once."""
+    parameters: list[Tensor] = []
+
+    def note(parameter: Tensor, axes: int) -> Tensor:
+        parameters.append(parameter)
+        return parameter
+
+    for function in functions:
+        if isinstance(function, nn.Module):
+            parameters += function.parameters()
+        elif not isinstance(function, Tensor):
+            with_parameters(function, note)
+    return list({id(parameter): parameter for parameter in parameters}.values())

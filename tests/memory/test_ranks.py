@@ -1,0 +1,86 @@
+"""Memories whose entries are shared out among ranks."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import regard
+from regard import masks
+from regard.attention.ranks import RankError
+from regard.scores import General
+
+ENTRIES, SIZES = 11, [4, 0, 7]
+
+
+@pytest.fixture(params=["in RAM", "in a folder"])
+def memories(request, tmp_path):
+    """The keys, the values, and a function of the rank that opens a memory of its entries."""
+    torch.manual_seed(0)
+    keys, values, score = torch.randn(ENTRIES, 6), torch.randn(ENTRIES, 3), General(6, 6)
+
+    def open_memory(rank):
+        here = [side.split(SIZES)[rank] for side in (keys, values)]
+        if request.param == "in RAM":
+            memory = regard.Memory(6, 3, score=score)
+            memory.write(*here)
+            return memory
+        folder = tmp_path / str(rank)
+        with regard.Memory.open(folder, write=True) as memory:
+            memory.write(keys[:1], values[:1])
+            memory.delete(0)
+            memory.write(*here)
+            memory.compact()
+        return regard.Memory.open(folder, score=score)
+
+    return keys, values, score, open_memory
+
+
+@pytest.mark.parametrize(
+    "mask", [None, masks.band(2, 3).dense((), 2, ENTRIES)], ids=["all", "mask"]
+)
+def test_a_reading_is_that_of_one_memory(on_ranks, memories, mask):
+    keys, values, score, open_memory = memories
+    query, weights = torch.randn(2, 6, requires_grad=True), torch.randn(2, 3)
+
+    def gradients(reading, query, score):
+        return torch.autograd.grad((reading * weights).sum(), [query, score.weight])
+
+    expected = regard.attend(query, keys, values, score=score, mask=mask)
+    of_one = gradients(expected, query, score)
+
+    def on_rank(group, rank):
+        memory, leaf = open_memory(rank), query.detach().requires_grad_()
+        reading = memory.read(leaf, mask=mask, group=group)
+        return reading.detach(), gradients(reading, leaf, memory.score)
+
+    answers = on_ranks(3, on_rank)
+    assert not [answer for answer in answers if isinstance(answer, Exception)]
+    for reading, ours in answers:
+        assert_close(reading, expected, atol=1e-6, rtol=1e-5)
+        for gradient, reference in zip(ours, of_one, strict=True):
+            assert_close(gradient, reference, atol=2e-6, rtol=1e-4)
+
+
+def test_a_damaged_folder_is_named_on_its_rank_and_ends_the_others(on_ranks, tmp_path):
+    def on_rank(group, rank):
+        folder = tmp_path / str(rank)
+        with regard.Memory.open(folder, write=True) as memory:
+            memory.write(torch.ones(5, 6))
+        if rank == 1:
+            (path,) = folder.rglob("keys*")
+            path.write_bytes(path.read_bytes()[:-30] + b"x" * 30)
+        return regard.Memory.open(folder).read(torch.ones(1, 6), group=group)
+
+    first, second = on_ranks(2, on_rank, seconds=20)
+    assert isinstance(first, RankError)
+    assert first.rank == 1
+    assert "keys" in str(second)
+
+
+def test_folders_without_entries_read_zeros(on_ranks, tmp_path):
+    def on_rank(group, rank):
+        regard.Memory.open(tmp_path / str(rank), write=True).close()
+        return regard.Memory.open(tmp_path / str(rank)).read(torch.ones(2, 6), group=group)
+
+    for reading in on_ranks(2, on_rank):
+        assert torch.equal(reading, torch.zeros(2, 6))
