@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.attention.shapes import ShapeError
+from regard.attention.shapes import Shape, ShapeError
 from regard.loops.availability import transformed
 
 SMALLEST_ROOM = 16
@@ -24,19 +24,31 @@ class GrowingTensor:
     """
 
     def __init__(self, rows: Tensor) -> None:
-        self._room = rows.contiguous()
-        self.filled = self._room
+        self._room = self._filled = rows
+
+    @property
+    def filled(self) -> Tensor:
         """The rows written so far: a view, and the same object until the next append."""
+        if (
+            self._filled is self._room
+        ):  # the rows of the caller, perhaps of heads that lie far apart
+            self._room = self._filled = self._room.contiguous()
+        return self._filled
+
+    @property
+    def shape(self) -> Shape:
+        """(*batch, length, width)."""
+        return self._filled.shape
 
     def __len__(self) -> int:
-        return self.filled.shape[-2]
+        return self._filled.shape[-2]
 
     def __getstate__(self) -> Tensor:
         """The numbers that were written: no spare room, no history of gradients."""
         return self.filled.detach().clone(memory_format=torch.contiguous_format)
 
     def __setstate__(self, filled: Tensor) -> None:
-        self._room = self.filled = filled
+        self._room = self._filled = filled
 
     def __copy__(self) -> GrowingTensor:
         """The same rows without the spare room: what either of the two appends, the other has not."""
@@ -46,18 +58,18 @@ class GrowingTensor:
         """Write rows behind the last one."""
         length, steps = len(self), rows.shape[-2]
         if torch.is_grad_enabled() and (rows.requires_grad or self._room.requires_grad):
-            self._room = torch.cat([self.filled, rows.to(self._room)], dim=-2)
+            self._room = torch.cat([self._filled, rows.to(self._room)], dim=-2)
         else:  # nothing here wants a gradient
             self._make_room(length + steps)
             # .data: rows handed out earlier do not change, so autograd need not hear of this.
             self._room.data.narrow(-2, length, steps).copy_(rows)
-        self.filled = self._room.narrow(-2, 0, length + steps)
+        self._filled = self._room.narrow(-2, 0, length + steps)
 
     def select(self, rows: Tensor) -> GrowingTensor:
         """These rows of the first axis, with the room that was there."""
         selection = object.__new__(GrowingTensor)
         selection._room = self._room.index_select(0, rows)
-        selection.filled = selection._room.narrow(-2, 0, len(self))
+        selection._filled = selection._room.narrow(-2, 0, len(self))
         return selection
 
     def _make_room(self, needed: int) -> None:
@@ -67,7 +79,7 @@ class GrowingTensor:
             return
         capacity = max(needed, 2 * old.shape[-2], SMALLEST_ROOM)
         room = old.new_empty((*old.shape[:-2], capacity, old.shape[-1]))
-        room.narrow(-2, 0, len(self)).copy_(self.filled)
+        room.narrow(-2, 0, len(self)).copy_(self._filled)
         self._room = room
 
 
@@ -170,8 +182,9 @@ class HeadMemory:
         values: Float[Tensor, "*batch heads steps d_head_value"],
     ) -> None:
         """Append new steps, in place."""
-        for name, new, old in (("key", keys, self.keys), ("value", values, self.values)):
-            expected = (*old.shape[:-2], *keys.shape[-2:-1], old.shape[-1])
+        for name, new, old in (("key", keys, self._keys), ("value", values, self._values)):
+            *front, _, width = old.shape
+            expected = (*front, *keys.shape[-2:-1], width)
             if tuple(new.shape) != expected:
                 raise ShapeError(
                     f"new {name}s have shape {tuple(new.shape)}: pass {name}s of shape {expected}"

@@ -454,8 +454,9 @@ def _check_precision(name: str, sequence: Tensor, weight: Tensor) -> None:
 
 
 def _over_memory(mask: Any, queries: int, keys: int) -> Any:
-    """The mask over a memory, where "causal" puts the last query at the last key."""
-    if isinstance(mask, str) and mask == "causal" and queries <= keys:
+    """The mask over a memory, where "causal" puts the last query at the last key; one query reads all keys."""
+    is_causal = isinstance(mask, str | Band) and mask in ("causal", CAUSAL_END)
+    if is_causal and queries <= keys:
         return None if queries == 1 else CAUSAL_END
     return mask
 

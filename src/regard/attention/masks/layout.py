@@ -74,6 +74,8 @@ class Layout:
         return readable if self.batch == batch else None
 
     def _batch(self) -> Shape:
+        if isinstance(self._mask(), Band):
+            return self.frame.batch
         # One pair, as a function of the caller's may not take empty tensors.
         sizes = (min(1, n) for n in (self.frame.queries, self.frame.keys))
         corner = self._window(*(torch.arange(n, device=self.frame.device) for n in sizes))
