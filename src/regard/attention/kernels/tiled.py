@@ -78,6 +78,14 @@ def divide(request: Request, fused: bool) -> Division | None:
 
 def _division(request: Request, is_written: bool) -> Division:
     """The tiles, of at most ROOM pairs where something of that size is written out."""
+    layout = request.layout
+    if layout is None:
+        return _new_division(request, is_written)
+    question = "tiles", is_written, request.batch()
+    return layout.once(question, lambda: _new_division(request, is_written))
+
+
+def _new_division(request: Request, is_written: bool) -> Division:
     mask = EVERYTHING if request.mask is None else request.mask
     mask = Given(mask) if isinstance(mask, Tensor) else mask
     entries = mask.entries(request.frame)

@@ -220,7 +220,6 @@ class Packed(SpanMask):
     key_lengths: tuple[int, ...]
 
     def spans(self, frame: Frame, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        self._check(frame)
         counts = torch.tensor(self.lengths, dtype=torch.int64, device="cpu")
         sizes = torch.tensor(self.key_lengths, dtype=torch.int64, device="cpu")
         ends = sizes.cumsum(0)
@@ -240,7 +239,6 @@ class Packed(SpanMask):
 
     def reach(self, rows: range, frame: Frame) -> Reach:
         """The same as from `spans`, without tensors: this is called for every tile of a mask."""
-        self._check(frame)
         if not rows:
             return super().reach(rows, frame)
         low, high = (bisect_right(self.ends, row) for row in (rows[0], rows[-1]))
@@ -251,13 +249,12 @@ class Packed(SpanMask):
         return sorted({*self.ends} - {0, frame.queries})
 
     def entries(self, frame: Frame) -> list[Mask]:
-        self._check(frame)
         return [self]
 
     def tensors(self) -> list[Tensor]:
         return []
 
-    def _check(self, frame: Frame) -> None:
+    def check(self, frame: Frame) -> None:
         for name, lengths, count, kind in (
             ("lengths", self.lengths, frame.queries, "queries"),
             ("key_lengths", self.key_lengths, frame.keys, "keys"),
