@@ -29,6 +29,7 @@ from regard.watching.passes import DecoderPasses
 from regard.watching.readings import Projected, output_layer
 from regard.watching.running import CROSSING, PROJECTION, Stack
 from regard.watching.table import EmbeddingCall
+from regard.watching.unembedding import Unembedding
 
 SIDES, KINDS = ("encoder", "decoder"), ("self", "cross", "causal")
 WITHIN = re.compile(r"(\bblock\.\d+)\.layer\.\d+")
@@ -273,6 +274,7 @@ class Recording:
         self.unseen: dict[str, str] = {}
         self.excluded: dict[str, None] = {}  # paths that `layers` excluded
         self.embedded: list[EmbeddingCall] = []
+        self.unembedding: Unembedding | None = None
         self.ran = False  # whether a module of the model was called
         self._layers, self._budget = layers, budget
         self._passes = DecoderPasses() if group else None

@@ -15,10 +15,12 @@ from regard.attention.looks import Look
 from regard.attention.looks.caption import Caption
 from regard.watching.captured import CapturedCall, Selection
 from regard.watching.errors import WatchError
+from regard.watching.measures import TokenIds
 from regard.watching.readings import Readings, readings
 from regard.watching.records import AttentionRecord, Recording, storages
 from regard.watching.shown import Tokens, shown
-from regard.watching.table import HeadTable, Measure, Subject, html, of_tower, table
+from regard.watching.table import HeadTable, Measure, Subject, extent_of, html, of_tower, table
+from regard.watching.unembedding import written
 
 # Of the explorer, which is a higher package and needed when it is called alone.
 SCENES, PAGE, NOTEBOOK = (f"regard.explorer.{name}" for name in ("scenes", "page", "notebook"))
@@ -168,6 +170,8 @@ class Seen(Mapping[str, Look]):
     ) -> HeadTable:
         """Entropy, distance, sink, diagonal, copy and induction scores of every head, and its role.
 
+        A watch of a language model with `values=True` also has the share of keys whose token a head writes.
+
         Args:
             tokens: (batch, length), the token ids; by default the input of the embedding with the
                 largest vocabulary.
@@ -179,7 +183,7 @@ class Seen(Mapping[str, Look]):
             WatchError: the measure returned something else, or `moved` lacks the values of a watch
                 with `values=True`.
         """
-        return table(self._subjects(self, moved), tokens, measure)
+        return table(self._subjects(self, moved), tokens, measure, self._written)
 
     def scene(
         self,
@@ -282,6 +286,16 @@ class Seen(Mapping[str, Look]):
             paths = [*self._recording.records, *self._recording.excluded]
             embedded = of_tower(embedded, record.path, paths)
         return Subject(name, record.kind, record.path, look, self.parts(name), heads, embedded)
+
+    def _written(self, subject: Subject, ids: TokenIds) -> Tensor | None:
+        """Whether heads write what they read; None without values, or where no logits are made of tokens."""
+        unembedding = self._recording.unembedding
+        if unembedding is None or subject.kind != "causal":
+            return None
+        extent = extent_of(subject)
+        is_whole = subject.look.shape[-2] == subject.look.shape[-1]
+        counts = extent.rows[:, 0] if extent is not None and is_whole else None
+        return written(self.readings(subject.name), unembedding, ids.keys, counts)
 
     def _captioned(
         self, record: AttentionRecord, call: CapturedCall, heads: tuple[int, ...] | None

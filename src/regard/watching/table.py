@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from html import escape
 from math import nan, prod
 from typing import Any, NamedTuple
@@ -55,9 +55,10 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True)
 class Head:
-    """One head of one attention, with its `measures`; the last three are nan if the tokens are unknown.
+    """One head of one attention, with its `measures`; those of tokens are nan if the tokens are unknown.
 
-    `measure` is that of the function passed to `table`.
+    `writes` is `unembedding.written`, of language models and watches with values, and `measure` that of the function
+    passed to `table`; nan elsewhere.
     """
 
     name: str
@@ -71,11 +72,16 @@ class Head:
     copy: float = nan
     induction: float = nan
     prefix: float = nan
+    writes: float = nan
     measure: float = nan
 
     @property
     def role(self) -> str:
-        """The name of heads that read as this one does: the largest of four measures, if it is 0.4 or more."""
+        """The names of heads that do as this one does.
+
+        By what it reads, the largest of four measures, if it is 0.4 or more; and "copy by output", if the output
+        raises the token that is read for 0.4 or more of the keys.
+        """
         shares = {
             "previous token": self.previous,
             "induction": self.prefix,
@@ -83,10 +89,14 @@ class Head:
             "sink": self.sink,
         }
         role = max(shares, key=lambda name: -1.0 if shares[name] != shares[name] else shares[name])
-        return role if shares[role] >= LEAST_SHARE else ""
+        roles = [role] * (shares[role] >= LEAST_SHARE) + ["copy by output"] * (
+            self.writes >= LEAST_SHARE
+        )
+        return ", ".join(roles)
 
 
-COLUMNS = [field.name for field in fields(Head)][:-1]
+OPTIONAL = ("writes", "measure")  # columns that are shown where they have numbers
+COLUMNS = [field.name for field in fields(Head) if field.name not in OPTIONAL]
 
 
 @dataclass(frozen=True)
@@ -113,19 +123,26 @@ class HeadTable:
         return html(self._header, self._rows())
 
     @property
-    def _measured(self) -> bool:
-        """Whether a function of the caller's measured a head."""
-        return any(head.measure == head.measure for head in self.heads)
+    def _columns(self) -> list[str]:
+        shown = [
+            name
+            for name in OPTIONAL
+            if any(getattr(head, name) == getattr(head, name) for head in self.heads)
+        ]
+        return [*COLUMNS, *shown]
 
     @property
     def _header(self) -> list[str]:
-        return [*COLUMNS, *["measure"] * self._measured, "role"]
+        return [*self._columns, "role"]
 
     def _rows(self) -> list[list[str]]:
-        count = len(COLUMNS) + self._measured
+        columns = self._columns[3:]
         return [
             [head.name, head.kind, str(head.head)]
-            + ["-" if number != number else f"{number:.3f}" for number in astuple(head)[3:count]]
+            + [
+                "-" if (number := getattr(head, name)) != number else f"{number:.3f}"
+                for name in columns
+            ]
             + [head.role]
             for head in self.heads
         ]
@@ -135,8 +152,9 @@ def table(
     subjects: Iterable[Subject],
     tokens: Tensor | None = None,
     measure: Measure | None = None,
+    written: Callable[[Subject, TokenIds], Tensor | None] | None = None,
 ) -> HeadTable:
-    """The table of heads of these attentions; arguments as for `Seen.table`."""
+    """The table of heads of these attentions; arguments as for `Seen.table`, and the measure of what heads write."""
     rows = []
     for subject in subjects:
         read = tokens_read(subject, tokens)
@@ -148,6 +166,9 @@ def table(
             read,
             extent=extent_of(subject),
         )
+        writes = None if written is None or read is None else written(subject, read)
+        if writes is not None:
+            measured["writes"] = writes
         if measure is not None:
             measured["measure"] = _of_heads(measure(subject.name, subject.look), subject)
         for place, number in enumerate(subject.numbers):

@@ -19,6 +19,7 @@ from regard.watching.records import Layers, Recording, is_selected
 from regard.watching.running import Observer, Stack
 from regard.watching.seen import Seen
 from regard.watching.table import EmbeddingCall
+from regard.watching.unembedding import LastLayers
 
 ATTENTIVE = re.compile(r"attention|attn", re.IGNORECASE)
 Capture = Callable[[], Captured]
@@ -133,6 +134,7 @@ class Watch(Observer):
         self._recording = Recording(model, layers, selection, budget, group)
         self._called: dict[str, nn.Module] = {}
         self._softmaxes: dict[str, str] = {}
+        self._last_layers = LastLayers() if selection.values else None
 
     def __enter__(self) -> Seen:
         begin(self)
@@ -146,6 +148,8 @@ class Watch(Observer):
         add_attentive(recording.unseen, self._called, recording.records, self._layers)
         add_softmaxes(recording.unseen, self._softmaxes, recording.records)
         recording.ran = bool(self._called)
+        if self._last_layers is not None:
+            recording.unembedding = self._last_layers.unembedding()
         self._called.clear()
         recording.seal()
         if kind is None:
@@ -154,6 +158,9 @@ class Watch(Observer):
     def module_entered(self, path: str, stack: Stack, arguments: object) -> None:
         module = self._called[path] = stack[-1].module
         self._recording.note_projection(module, arguments)
+        if self._last_layers is not None:
+            vocabulary = max((call.vocabulary for call in self._recording.embedded), default=0)
+            self._last_layers.note(module, arguments, vocabulary)
         tokens = arguments[0] if isinstance(arguments, tuple) and arguments else None
         if not (isinstance(module, nn.Embedding) and isinstance(tokens, Tensor)):
             return
