@@ -12,7 +12,7 @@ import pytest
 
 import regard
 
-SOURCE = Path(regard.__file__).parent
+SOURCE, TESTS = Path(regard.__file__).parent, Path(__file__).parent
 VAGUE = frozenset(
     """after again any asked asks before begun both changed chosen done drawn each every few first found
     given gone got held here how it its joined kept known last least left listed made many most much now
@@ -78,6 +78,12 @@ def test_few_names_of_a_package_are_vague(package: str) -> None:
     places, total = vague(modules(package))
     share = 100 * len(places) / total
     assert share <= LIMITS[package], f"{share:.1f} %:\n" + "\n".join(places)
+
+
+def test_few_names_of_the_tests_are_vague() -> None:
+    places, total = vague(sorted(TESTS.rglob("*.py")))
+    share = 100 * len(places) / total
+    assert share <= 1.0, f"{share:.1f} %:\n" + "\n".join(places)
 
 
 def test_every_package_has_a_limit() -> None:

@@ -15,7 +15,7 @@ def test_a_right_answer_passes(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize(
-    ("got", "message"),
+    ("actual", "message"),
     [
         (torch.tensor([1.0, -2.1]), "off by"),
         (torch.tensor([1.0, float("nan")]), "not finite"),
@@ -24,9 +24,9 @@ def test_a_right_answer_passes(dtype: torch.dtype) -> None:
         (None, "no"),
     ],
 )
-def test_a_wrong_answer_is_caught(got: torch.Tensor | None, message: str) -> None:
+def test_a_wrong_answer_is_caught(actual: torch.Tensor | None, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
-        compare("reading", got, EXACT, 3e-2)
+        compare("reading", actual, EXACT, 3e-2)
 
 
 def test_a_gradient_that_should_not_be_is_caught() -> None:

@@ -50,10 +50,10 @@ def test_a_kernel_agrees_with_the_exact_reference(kernel: str, case: Case) -> No
             answer(kernel, arguments)
         return
     exact = answer("reference", built.arguments(torch.float64))
-    got = answer(kernel, arguments)
-    assert got["reading"].dtype == case.dtype
+    actual = answer(kernel, arguments)
+    assert actual["reading"].dtype == case.dtype
     for name in exact:
-        compare(name, got[name], exact[name], TOLERANCE[case.dtype] * case.slack)
+        compare(name, actual[name], exact[name], TOLERANCE[case.dtype] * case.slack)
 
 
 def test_the_table_covers_every_dtype_and_a_large_score() -> None:
@@ -67,7 +67,7 @@ def test_a_wrong_kernel_would_be_caught() -> None:
     built = CASES[0].build()
     wrong = built.arguments(torch.float32)
     wrong["mask"] = torch.tensor([True] * 6 + [False])
-    exact, got = answer("reference", built.arguments(torch.float64)), answer("matmul", wrong)
+    exact, actual = answer("reference", built.arguments(torch.float64)), answer("matmul", wrong)
     for name in exact:
         with pytest.raises(AssertionError):
-            compare(name, got[name], exact[name], TOLERANCE[torch.float32])
+            compare(name, actual[name], exact[name], TOLERANCE[torch.float32])

@@ -21,8 +21,10 @@ def tensors() -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("kernel", [name for name in KERNELS if name not in ("cpu", "triton")])
-@pytest.mark.parametrize("given", ["nothing", "boolean", "float", "causal", "scale"])
-def test_scaled_dot_product_attention(kernel: str, given: str, tensors: list[torch.Tensor]) -> None:
+@pytest.mark.parametrize("inputs", ["nothing", "boolean", "float", "causal", "scale"])
+def test_scaled_dot_product_attention(
+    kernel: str, inputs: str, tensors: list[torch.Tensor]
+) -> None:
     boolean = torch.rand(2, 1, 6, 9) > 0.3
     boolean[..., 0] = True
     number = torch.randn(3, 6, 9, dtype=torch.float64)
@@ -32,7 +34,7 @@ def test_scaled_dot_product_attention(kernel: str, given: str, tensors: list[tor
         "float": ({"bias": number}, {"attn_mask": number.expand(2, 3, 6, 9)}),
         "causal": ({"mask": masks.causal(align="start")}, {"is_causal": True}),
         "scale": ({"score": regard.scores.ScaledDot(0.3)}, {"scale": 0.3}),
-    }[given]
+    }[inputs]
     with regard.kernel(kernel):
         reading = regard.attend(*tensors, **ours)
     compare("reading", reading, F.scaled_dot_product_attention(*tensors, **theirs), 1e-12)

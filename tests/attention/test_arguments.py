@@ -35,7 +35,7 @@ CASES = [(module, name) for module in MODULES for name in inspect.signature(modu
 
 
 @pytest.mark.parametrize(
-    ("module", "name"), CASES, ids=lambda each: getattr(each, "__name__", each)
+    ("module", "name"), CASES, ids=lambda case: getattr(case, "__name__", case)
 )
 def test_a_wrong_type_is_named_with_its_argument(module, name):
     parameter = inspect.signature(module).parameters[name]
@@ -133,8 +133,17 @@ def test_an_argument_of_another_library_or_a_misspelt_one_is_answered_with_ours(
 def test_the_answers_are_to_arguments_that_torch_has(theirs, method, ours):
     """Each mask and each size of torch's layers has an answer, or is an argument of ours too."""
     names = set(inspect.signature(getattr(theirs, method)).parameters)
-    known = {"self", "dropout", "activation", "bias", "memory", "device", "dtype", "batch_first"}
-    assert names - set(ours) - known <= {"layer_norm_eps", "memory_is_causal"}
+    known_names = {
+        "self",
+        "dropout",
+        "activation",
+        "bias",
+        "memory",
+        "device",
+        "dtype",
+        "batch_first",
+    }
+    assert names - set(ours) - known_names <= {"layer_norm_eps", "memory_is_causal"}
 
 
 def test_renamed_arguments_of_a_block_work_with_a_warning():
@@ -157,6 +166,6 @@ def test_the_complement_of_a_mask_allows_the_other_keys():
     later = torch.ones(3, 3, dtype=torch.bool).triu(1)
     torch.testing.assert_close(ATTENTION(x, mask=~rule), ATTENTION(x, mask=later))
     plane = torch.rand(2, 3, 3) > 0.5
-    joined = ~(regard.masks.causal(align="start") & plane)
+    complement = ~(regard.masks.causal(align="start") & plane)
     dense = ~(later.logical_not() & plane)
-    torch.testing.assert_close(ATTENTION(x, mask=joined), ATTENTION(x, mask=dense))
+    torch.testing.assert_close(ATTENTION(x, mask=complement), ATTENTION(x, mask=dense))

@@ -71,11 +71,11 @@ class Largest(TorchDispatchMode):
     size = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for tensor in made if isinstance(made, tuple) else (made,):
+        result = func(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, tuple) else (result,):
             if isinstance(tensor, torch.Tensor):
                 self.size = max(self.size, tensor.untyped_storage().nbytes())
-        return made
+        return result
 
 
 @EVERY_KERNEL
@@ -87,10 +87,10 @@ class Largest(TorchDispatchMode):
 def test_a_batch_axis_of_size_one_is_never_copied(
     kernel: str, query: tuple[int, ...], key: tuple[int, ...]
 ) -> None:
-    asked, stored = torch.randn(query), torch.randn(key)
-    expanded = asked.numel() // query[-2] * key[-2] * 4
+    query_tensor, stored = torch.randn(query), torch.randn(key)
+    expanded = query_tensor.numel() // query[-2] * key[-2] * 4
     with regard.kernel(kernel), Largest() as largest:
-        regard.attend(asked, stored, stored, mask=masks.padding([9]))
+        regard.attend(query_tensor, stored, stored, mask=masks.padding([9]))
     assert 0 < largest.size < expanded / 2
 
 
@@ -121,8 +121,8 @@ def test_dropout_passes_gradients_through_what_is_kept(kernel: str) -> None:
 def test_the_extremes_of_dropout(kernel: str, rate: float) -> None:
     query, key, value = torch.randn(2, 3), torch.randn(4, 3), torch.randn(4, 3)
     with regard.kernel(kernel):
-        got = regard.attend(query, key, value, dropout=rate)
-        assert torch.allclose(got, (1 - rate) * regard.attend(query, key, value))
+        reading = regard.attend(query, key, value, dropout=rate)
+        assert torch.allclose(reading, (1 - rate) * regard.attend(query, key, value))
 
 
 @EVERY_KERNEL
@@ -162,11 +162,11 @@ def test_training_under_autocast(kernel: str) -> None:
 @pytest.mark.parametrize("padded", [False, True])
 def test_heads_by_cosine_survive_a_sentence_with_zeros(autocast: bool, padded: bool) -> None:
     torch.manual_seed(0)
-    heads, given = regard.MultiHeadAttention(8, 2, score=scores.Cosine()), torch.randn(2, 6, 8)
-    given[1, 4:] = 0
+    heads, sentence = regard.MultiHeadAttention(8, 2, score=scores.Cosine()), torch.randn(2, 6, 8)
+    sentence[1, 4:] = 0
     mask = masks.padding([6, 4]) if padded else None
     with torch.autocast("cpu", torch.float16, enabled=autocast):
-        output = heads(given, mask=mask)
+        output = heads(sentence, mask=mask)
     output.float().square().sum().backward()
     assert output.isfinite().all()
     assert all(parameter.grad.isfinite().all() for parameter in heads.parameters())
@@ -262,11 +262,11 @@ def test_a_compiled_function_follows_a_pin_within_and_around_it() -> None:
 
     for function in (within, regard.attend):
         compiled = torch.compile(function, backend="eager")
-        given = (query, key) if function is within else (query, key, key)
+        inputs = (query, key) if function is within else (query, key, key)
         expected = regard.attend(query, key, key)
-        assert torch.allclose(compiled(*given), expected)
+        assert torch.allclose(compiled(*inputs), expected)
         with regard.kernel("matmul"):
-            assert torch.allclose(compiled(*given), expected)
+            assert torch.allclose(compiled(*inputs), expected)
     with regard.kernel("cpu"), pytest.raises(KernelRefusedError, match="not an additive score"):
         compiled(query, key, key)
 
@@ -282,9 +282,9 @@ def test_explain_says_which_and_why_not_the_others() -> None:
 
 
 def test_short_rows_are_trained_on_plain_products() -> None:
-    few, query = (torch.ones(rows, 3, requires_grad=True) for rows in (8, 70))
-    assert regard.explain(few, few).kernel == "sdpa"
-    assert regard.explain(few.bfloat16(), few.bfloat16()).kernel == "matmul"
+    short_rows, query = (torch.ones(rows, 3, requires_grad=True) for rows in (8, 70))
+    assert regard.explain(short_rows, short_rows).kernel == "sdpa"
+    assert regard.explain(short_rows.bfloat16(), short_rows.bfloat16()).kernel == "matmul"
     assert regard.explain(query, query).kernel == "matmul"
     assert regard.explain(query.detach(), query.detach(), dropout=0.1).kernel == "matmul"
     long = torch.ones(200, 3, requires_grad=True)
@@ -301,8 +301,8 @@ def test_vmap(kernel: str) -> None:
     mask = torch.rand(4, 5, 5) > 0.3
     with regard.kernel(kernel):
         mapped = torch.func.vmap(lambda q, k, v, m: regard.attend(q, k, v, mask=m))
-        got = mapped(query, key, value, mask)
-        assert torch.allclose(got, regard.attend(query, key, value, mask=mask), atol=1e-6)
+        actual = mapped(query, key, value, mask)
+        assert torch.allclose(actual, regard.attend(query, key, value, mask=mask), atol=1e-6)
 
 
 def test_second_derivatives() -> None:
@@ -317,8 +317,8 @@ def test_compiling_to_one_graph(kernel: str) -> None:
     mask = torch.rand(2, 5, 5) > 0.3
     compiled = torch.compile(regard.attend, fullgraph=True, backend="eager")
     with regard.kernel(kernel):
-        got = compiled(*tensors, mask=mask)
-        assert torch.allclose(got, regard.attend(*tensors, mask=mask), atol=1e-6)
+        actual = compiled(*tensors, mask=mask)
+        assert torch.allclose(actual, regard.attend(*tensors, mask=mask), atol=1e-6)
         assert compiled(*tensors, dropout=0.5).shape == (2, 5, 8)
 
 
@@ -334,8 +334,8 @@ def test_a_causal_bias_of_torch_is_refused_for_it_holds_no_numbers():
 
 @pytest.mark.parametrize("name", ["key", "value", "bias", "mask"])
 def test_tensors_on_another_device_are_refused_by_name(name: str) -> None:
-    x, shown = torch.zeros(3, 4), torch.ones(3, 3, dtype=torch.bool)
-    arguments = {"key": x, "value": x, "bias": torch.zeros(3, 3), "mask": shown}
+    x, readable = torch.zeros(3, 4), torch.ones(3, 3, dtype=torch.bool)
+    arguments = {"key": x, "value": x, "bias": torch.zeros(3, 3), "mask": readable}
     arguments[name] = arguments[name].to("meta")
     message = rf"{name} is on meta, the query on cpu: pass {name}.to\('cpu'\)"
     with pytest.raises(ValueError, match=message):

@@ -47,11 +47,11 @@ def test_a_named_score_with_parameters_is_made_by_modules_and_refused_without_th
         regard.look(torch.ones(1, 4), torch.ones(1, 4), score="weighted_of_this_test")
 
 
-@pytest.mark.parametrize("first", ["score", "module"])
-def test_a_pair_score_with_parameters_runs_its_hooks(first):
+@pytest.mark.parametrize("is_module_first", ["score", "module"])
+def test_a_pair_score_with_parameters_runs_its_hooks(is_module_first):
     bases = (regard.scores.PairScore, nn.Module)
 
-    class Far(*(bases if first == "score" else bases[::-1])):
+    class Far(*(bases if is_module_first == "score" else bases[::-1])):
         def forward(self, query, key):
             return torch.cdist(query, key)
 

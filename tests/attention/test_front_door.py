@@ -23,9 +23,9 @@ def test_a_name_that_is_not_there() -> None:
 
 def test_importing_loads_no_torch() -> None:
     script = "import regard, sys; print(regard.__version__, 'torch' in sys.modules)"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    version, loaded = done.stdout.split()
+    version, loaded = completed.stdout.split()
     assert version.count(".") == 2
     assert loaded == "False"

@@ -43,9 +43,9 @@ def torch_twin(ours: MultiHeadAttention) -> nn.MultiheadAttention:
         if theirs.in_proj_weight is not None:
             theirs.in_proj_weight.copy_(torch.cat([p.weight for p in projections]))
         else:
-            parts = (theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight)
-            for part, projection in zip(parts, projections, strict=True):
-                part.copy_(projection.weight)
+            weights = (theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight)
+            for weight, projection in zip(weights, projections, strict=True):
+                weight.copy_(projection.weight)
         if theirs.in_proj_bias is not None:
             theirs.in_proj_bias.copy_(torch.cat([p.bias for p in projections]))
             theirs.out_proj.bias.copy_(ours.output_projection.bias)
@@ -238,21 +238,21 @@ def test_causal_over_a_memory_puts_the_last_query_at_the_last_key():
     x = seeded(3, 7, 8)
     expected = attention(x, mask="causal")
     memory, steps = None, []
-    for part in x.split([4, 1, 2], 1):
-        memory = attention.remember(part, memory=memory)
-        steps.append(attention(part, memory=memory, mask="causal"))
-        if part.shape[1] > 1:
+    for item in x.split([4, 1, 2], 1):
+        memory = attention.remember(item, memory=memory)
+        steps.append(attention(item, memory=memory, mask="causal"))
+        if item.shape[1] > 1:
             for call in (attention, attention.read):
                 with pytest.raises(ValueError, match=r'steps after it: pass mask="causal"'):
-                    call(part, memory=memory)
+                    call(item, memory=memory)
     torch.testing.assert_close(torch.cat(steps, 1), expected)
     output, look = attention.read(x[:, 5:], memory=memory, mask="causal")
     torch.testing.assert_close(output, expected[:, 5:])
     assert look.weights()[..., 0, -1].eq(0).all()
     with pytest.raises(ShapeError, match=r"10 queries and 7 keys"):
         attention(seeded(3, 10, 8), memory=memory, mask="causal")
-    other = seeded(3, 2, 8)  # queries of another sequence read all steps
-    assert attention(other, memory=memory).shape == (3, 2, 8)
+    second_sequence = seeded(3, 2, 8)  # queries of another sequence read all steps
+    assert attention(second_sequence, memory=memory).shape == (3, 2, 8)
 
 
 @torch.no_grad()
@@ -274,8 +274,8 @@ def test_last_steps_read_what_a_mask_says_and_nothing_else_by_chance():
     rule = masks.causal(align="start")
     expected = attention(x, mask=rule)
     torch.testing.assert_close(attention(x[:, :3], memory=memory, mask=rule), expected[:, :3])
-    for other in (x.clone(), x[:, ::2], x[:1], x.transpose(0, 1)[:3, :3]):
-        assert attention(other, memory=memory).shape[1:] == other.shape[1:]
+    for queries in (x.clone(), x[:, ::2], x[:1], x.transpose(0, 1)[:3, :3]):
+        assert attention(queries, memory=memory).shape[1:] == queries.shape[1:]
     attention.remember(seeded(3, 1, 8), memory=memory)
     assert attention(x[:, 3:], memory=memory).shape == (3, 2, 8)
 
@@ -291,9 +291,9 @@ def test_a_shallow_copy_of_a_memory_continues_by_itself(growing):
         attention.remember(x[:, 4:5], memory=memory)
         assert (len(memory), len(twin)) == (5, 6)
         joint = torch.cat([x[:, :4], y[:, 4:]], 1)
-        for one, whole in ((memory, x[:, :5]), (twin, joint)):
-            torch.testing.assert_close(one.keys, attention.remember(whole).keys)
-            torch.testing.assert_close(one.values, attention.remember(whole).values)
+        for memory_copy, expected in ((memory, x[:, :5]), (twin, joint)):
+            torch.testing.assert_close(memory_copy.keys, attention.remember(expected).keys)
+            torch.testing.assert_close(memory_copy.values, attention.remember(expected).values)
         assert repr(twin) == "HeadMemory(6 steps: keys [3, 2, 6, 4], values [3, 2, 6, 4])"
 
 
@@ -466,9 +466,9 @@ def naive(attention: MultiHeadAttention, query: Tensor, key: Tensor, start: int 
 
     d, readings = attention.d_head, []
     for head in range(attention.heads):
-        own, of = slice(d * head, d * head + d), head // attention.group
+        columns, of = slice(d * head, d * head + d), head // attention.group
         shared = slice(d * of, d * of + d)
-        q = query @ attention.query_projection.weight[own].T
+        q = query @ attention.query_projection.weight[columns].T
         k = key @ attention.key_projection.weight[shared].T
         v = key @ attention.value_projection.weight[shared].T
         q, k = normalised(attention.query_norm, q), normalised(attention.key_norm, k)
@@ -507,11 +507,11 @@ def test_grouped_heads_and_norms_are_the_naive_ones(key_heads, qk_norm, rotary):
 def test_the_naive_heads_can_disagree():
     attention = built(16, 4, key_heads=2)
     query = seeded(3, 5, 16)
-    other = built(16, 4, key_heads=2)
+    second_module = built(16, 4, key_heads=2)
     with torch.no_grad():
-        other.key_projection.weight[0, 0] += 1
+        second_module.key_projection.weight[0, 0] += 1
     with pytest.raises(AssertionError):
-        torch.testing.assert_close(attention(query), naive(other, query, query))
+        torch.testing.assert_close(attention(query), naive(second_module, query, query))
 
 
 def test_grouped_heads_have_the_parameters_of_the_formula():
@@ -571,8 +571,8 @@ def test_scores_and_normalisers_by_name(name, key_heads):
     assert attention.normaliser == normalisers.Sparsemax()
     owned = [p for n, p in attention.named_parameters() if n.startswith("score.")]
     assert bool(owned) == (name in ("general", "additive", "concat"))
-    for part in owned:  # one set for each head
-        assert math.prod(part.shape[: 1 if key_heads == 4 else 2]) == 4
+    for parameter in owned:  # one set for each head
+        assert math.prod(parameter.shape[: 1 if key_heads == 4 else 2]) == 4
 
 
 def test_the_causal_mask_by_name():
@@ -588,12 +588,12 @@ def test_padding_of_two_axes_is_never_taken_for_rows_of_queries():
     square, longer = seeded(4, 4, 8), seeded(4, 6, 8)
     readable = torch.arange(4) < torch.tensor([4, 2, 1, 3])[:, None]
     expected = attention(square, mask=masks.padding([4, 2, 1, 3]))
-    both = (
+    message = (
         r"mask has shape \[4, 4\], a row for each of the 4 batch entries or for each of the 4 queries:"
         r" pass regard\.masks\.padding\(lengths\) or shape \[4, 1, 4\] for the batch, or \[1, 4, 4\]"
     )
     for mask in (readable, masks.band(1, 1) & readable):
-        with pytest.raises(ShapeError, match=both):
+        with pytest.raises(ShapeError, match=message):
             attention(square, mask=mask)
     with pytest.raises(
         ShapeError, match=r"bias has shape \[4, 4\], .*: pass shape \[4, 1, 4\] for"
@@ -618,11 +618,11 @@ def test_a_sequence_that_is_no_tensor_or_of_another_precision(argument: str) -> 
         match = rf"{argument} holds {str(dtype)[6:]}, this attention float32: pass {argument}.to\("
         with pytest.raises(TypeError, match=match):
             heads(**{"query": x, "key": x, "value": x, argument: x.to(dtype)})
-    for other in (x.numpy(), x.tolist()):
+    for sequence in (x.numpy(), x.tolist()):
         with pytest.raises(
             TypeError, match=rf"{argument} is of type (ndarray|list): pass a tensor"
         ):
-            heads(**{"query": x, "key": x, "value": x, argument: other})
+            heads(**{"query": x, "key": x, "value": x, argument: sequence})
 
 
 def test_autocast_converts_precisions() -> None:

@@ -48,8 +48,8 @@ def test_any_window(
 ) -> None:
     look = regard.look(*tensors[:2], bias=torch.randn(5, 7), mask=torch.rand(5, 7) > 0.2)
     expected = look.weights()[..., index[0], :][..., index[1]]
-    for seen in (look, StoredLook(look.weights())):
-        assert torch.allclose(seen.weights(rows=rows, columns=columns), expected, atol=1e-6)
+    for any_look in (look, StoredLook(look.weights())):
+        assert torch.allclose(any_look.weights(rows=rows, columns=columns), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("learning", [False, True])

@@ -81,9 +81,9 @@ def test_documents_follow_the_leading_batch_axes() -> None:
 def test_any_window_is_a_part_of_the_whole(mask: masks.Mask) -> None:
     frame = Frame((2, 3), 5, 6, torch.device("cpu"))
     rows, columns = torch.tensor([4, 1]), torch.tensor([0, 5, 3])
-    whole = mask.dense(*frame[:3]).expand(2, 3, 5, 6)
+    dense = mask.dense(*frame[:3]).expand(2, 3, 5, 6)
     window = mask.window(rows, columns, frame).expand(2, 3, 2, 3)
-    assert torch.equal(window, whole[..., rows, :][..., columns])
+    assert torch.equal(window, dense[..., rows, :][..., columns])
     assert mask.window(rows[:0], columns[:0], frame).numel() == 0
 
 
@@ -102,8 +102,8 @@ def test_attending_under_a_mask_is_attending_under_its_dense_form(mask: masks.Ma
 def test_joining_masks_tensors_and_functions() -> None:
     causal, tensor = masks.causal(align="start"), torch.rand(4, 4) > 0.5
     triangle = torch.ones(4, 4, dtype=torch.bool).tril()
-    for both in (causal & tensor, tensor & causal, causal & (lambda row, column: tensor)):
-        assert torch.equal(both.dense((), 4, 4), triangle & tensor)
+    for combined_mask in (causal & tensor, tensor & causal, causal & (lambda row, column: tensor)):
+        assert torch.equal(combined_mask.dense((), 4, 4), triangle & tensor)
     for either in (causal | tensor, tensor | causal):
         assert torch.equal(either.dense((), 4, 4), triangle | tensor)
 
@@ -148,9 +148,9 @@ def test_a_negative_length_is_refused(lengths: Any) -> None:
 
 
 @pytest.mark.parametrize("heads", [1, 3, 7])  # with 7 it would be a length for each head
-@pytest.mark.parametrize("whole", [torch.int64, torch.uint8])
-def test_an_attention_mask_is_not_taken_for_lengths(heads: int, whole: torch.dtype) -> None:
-    attention_mask = (torch.arange(7) < torch.tensor([[7], [4]])).to(whole)
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8])
+def test_an_attention_mask_is_not_taken_for_lengths(heads: int, dtype: torch.dtype) -> None:
+    attention_mask = (torch.arange(7) < torch.tensor([[7], [4]])).to(dtype)
     query = key = torch.randn(2, heads, 7, 3)
     with pytest.raises(ShapeError, match=r"0 and 1 alone, for 7 keys: .* attention_mask.sum\(-1\)"):
         regard.attend(query, key, key, mask=masks.padding(attention_mask))
@@ -222,22 +222,22 @@ def test_bounds_beyond_all_positions_stay_small_numbers(
 def test_a_bound_beyond_64_bits_is_no_bound(kernel: str) -> None:
     query, key = torch.randn(2, 1, 4, 3).unbind()
     with regard.kernel(kernel):
-        got = regard.attend(query, key, key, mask=masks.band(10**30, 0))
-        assert torch.allclose(got, regard.attend(query, key, key, mask="causal"), atol=1e-6)
+        reading = regard.attend(query, key, key, mask=masks.band(10**30, 0))
+        assert torch.allclose(reading, regard.attend(query, key, key, mask="causal"), atol=1e-6)
 
 
-@pytest.mark.parametrize(("before", "after"), [(1.5, 0), (0, "2")])
-def test_bounds_are_whole_numbers(before: Any, after: Any) -> None:
+@pytest.mark.parametrize(("keys_before", "keys_after"), [(1.5, 0), (0, "2")])
+def test_bounds_are_whole_numbers(keys_before: Any, keys_after: Any) -> None:
     with pytest.raises(TypeError, match="pass a whole number, or None for no bound"):
-        masks.band(before, after)
+        masks.band(keys_before, keys_after)
 
 
 @EVERY_KERNEL
 def test_one_length_serves_queries_without_batch_axes(kernel: str) -> None:
     query, key = torch.randn(4, 3), torch.randn(6, 3)
     with regard.kernel(kernel):
-        got = regard.attend(query, key, key, mask=masks.padding(2))
-        assert torch.allclose(got, regard.attend(query, key[:2], key[:2]), atol=1e-6)
+        reading = regard.attend(query, key, key, mask=masks.padding(2))
+        assert torch.allclose(reading, regard.attend(query, key[:2], key[:2]), atol=1e-6)
 
 
 @EVERY_KERNEL
@@ -247,9 +247,9 @@ def test_lengths_under_vmap(kernel: str) -> None:
     lengths = torch.tensor([6, 2, 0])
     with regard.kernel(kernel):
         mapped = torch.func.vmap(lambda q, k, n: regard.attend(q, k, k, mask=masks.padding(n)))
-        got = mapped(query, key, lengths)
+        actual = mapped(query, key, lengths)
         expected = regard.attend(query, key, key, mask=masks.padding(lengths))
-    assert torch.allclose(got, expected, atol=1e-6)
+    assert torch.allclose(actual, expected, atol=1e-6)
 
 
 class Aligned(nn.Module):
@@ -301,13 +301,15 @@ def test_lengths_that_are_no_numbers(lengths: Any) -> None:
             make(lengths)
 
 
-@pytest.mark.parametrize("joined", [lambda m: m, lambda m: m & masks.band(1, 1), lambda m: ~m])
+@pytest.mark.parametrize(
+    "combined_mask", [lambda m: m, lambda m: m & masks.band(1, 1), lambda m: ~m]
+)
 @pytest.mark.parametrize("name", ["padding", "documents"])
-def test_numbers_on_meta(name: str, joined: Any) -> None:
+def test_numbers_on_meta(name: str, combined_mask: Any) -> None:
     numbers = torch.zeros(5, dtype=torch.int64, device="meta")
     x = torch.zeros(5, 5, 4)
     with pytest.raises(ValueError, match=r"on meta, where tensors hold no numbers: pass .* on cpu"):
-        regard.attend(x, x, x, mask=joined(getattr(masks, name)(numbers)))
+        regard.attend(x, x, x, mask=combined_mask(getattr(masks, name)(numbers)))
     with pytest.raises(ValueError, match="on meta, where tensors hold no numbers"):
         masks.packed(numbers)
 

@@ -103,8 +103,8 @@ def test_the_entmax_package(alpha: float) -> None:
     theirs = entmax.entmax_bisect(scores, alpha, dim=-1, n_iter=60)
     ours = Entmax(alpha)(scores)
     assert torch.allclose(ours, theirs)
-    wanted = torch.randn(5, 20, dtype=torch.float64)
-    slopes = [torch.autograd.grad((w * wanted).sum(), scores)[0] for w in (ours, theirs)]
+    expected_tensor = torch.randn(5, 20, dtype=torch.float64)
+    slopes = [torch.autograd.grad((w * expected_tensor).sum(), scores)[0] for w in (ours, theirs)]
     assert torch.allclose(*slopes)
 
 
@@ -134,13 +134,13 @@ def test_hard_takes_the_first_of_equals() -> None:
 
 
 def test_hard_gradients_are_none_or_those_of_the_softmax() -> None:
-    scores, wanted = draw(3, 5), torch.randn(3, 5, dtype=torch.float64)
+    scores, expected_tensor = draw(3, 5), torch.randn(3, 5, dtype=torch.float64)
     assert not Hard()(scores).requires_grad
     straight = Hard("straight_through")(scores)
     assert torch.equal(straight, Hard()(scores))
-    got = torch.autograd.grad((straight * wanted).sum(), scores)[0]
-    soft = torch.autograd.grad((torch.softmax(scores, -1) * wanted).sum(), scores)[0]
-    assert torch.allclose(got, soft)
+    gradient = torch.autograd.grad((straight * expected_tensor).sum(), scores)[0]
+    soft = torch.autograd.grad((torch.softmax(scores, -1) * expected_tensor).sum(), scores)[0]
+    assert torch.allclose(gradient, soft)
 
 
 def test_a_readable_mask_may_have_more_batch_axes_than_the_scores() -> None:

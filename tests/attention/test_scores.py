@@ -35,7 +35,7 @@ def filled(module: nn.Module) -> Any:
 def by_hand(score: Any, q: Tensor, k: Tensor, head: int | None = None) -> float:
     """score(q, k) for one query and one key, as the papers write it."""
 
-    def own(parameter: Tensor) -> Tensor:
+    def parameter_of_head(parameter: Tensor) -> Tensor:
         return (parameter if head is None else parameter[head]).detach()
 
     match score:
@@ -46,12 +46,14 @@ def by_hand(score: Any, q: Tensor, k: Tensor, head: int | None = None) -> float:
         case scores.Cosine(scale):
             return scale * by_hand(scores.Dot(), q, k) / float(q.norm() * k.norm())
         case scores.General():
-            return float(q @ own(score.weight) @ k)
+            return float(q @ parameter_of_head(score.weight) @ k)
         case scores.Additive():
-            hidden = own(score.query_weight) @ q + own(score.key_weight) @ k
+            hidden = (
+                parameter_of_head(score.query_weight) @ q + parameter_of_head(score.key_weight) @ k
+            )
             if score.bias is not None:
-                hidden = hidden + own(score.bias)
-            return float(own(score.weight) @ torch.tanh(hidden))
+                hidden = hidden + parameter_of_head(score.bias)
+            return float(parameter_of_head(score.weight) @ torch.tanh(hidden))
         case scores.SoftCap():
             return score.cap * math.tanh(by_hand(score.score, q, k) / score.cap)
     raise NotImplementedError(score)
@@ -74,7 +76,7 @@ def every_score() -> list[tuple[Any, int]]:
 
 
 EVERY_SCORE = pytest.mark.parametrize(
-    ("score", "d_key"), every_score(), ids=lambda part: type(part).__name__
+    ("score", "d_key"), every_score(), ids=lambda score: type(score).__name__
 )
 
 
@@ -94,8 +96,8 @@ def test_the_gradient(score: Any, d_key: int) -> None:
     def of(query: Tensor, key: Tensor, *parameters: Tensor) -> Tensor:
         if not names:
             return score(query, key)
-        given = dict(zip(names, parameters, strict=True))
-        return torch.func.functional_call(score, given, (query, key))
+        inputs = dict(zip(names, parameters, strict=True))
+        return torch.func.functional_call(score, inputs, (query, key))
 
     assert torch.autograd.gradcheck(of, (query, key, *values))
 
@@ -104,11 +106,11 @@ def test_the_gradient(score: Any, d_key: int) -> None:
 def test_prepared_keys_give_the_same_scores_and_gradients(score: Any, d_key: int) -> None:
     query, key = vectors(D_QUERY, d_key, 2)
     quick, prepared = scores.prepare(score, key)
-    expected, got = score(query, key), quick(query, prepared)
-    assert torch.allclose(got, expected)
+    expected, actual = score(query, key), quick(query, prepared)
+    assert torch.allclose(actual, expected)
     leaves = (query, key)
     for ours, theirs in zip(
-        torch.autograd.grad(got.sin().sum(), leaves),
+        torch.autograd.grad(actual.sin().sum(), leaves),
         torch.autograd.grad(expected.sin().sum(), leaves),
         strict=True,
     ):
@@ -136,11 +138,11 @@ def test_preparing_projects_the_keys_once() -> None:
 def test_each_head_has_its_own_parameters(score: Any, prepared: bool) -> None:
     query, key = vectors(D_QUERY, D_KEY, 2, 3)
     quick, keys = scores.prepare(score, key) if prepared else (score, key)
-    got = quick(query, keys)
-    assert got.shape == (2, 3, 2, 4)
+    actual = quick(query, keys)
+    assert actual.shape == (2, 3, 2, 4)
     for head in range(3):
         expected = by_hand(score, query[1, head, 1].detach(), key[1, head, 2].detach(), head)
-        assert got[1, head, 1, 2].item() == pytest.approx(expected)
+        assert actual[1, head, 1, 2].item() == pytest.approx(expected)
     for parameter in score.parameters():
         assert parameter.shape[0] == 3
 
@@ -149,9 +151,9 @@ def test_grouped_heads_may_share_parameters_within_a_group() -> None:
     score = filled(scores.General(D_QUERY, D_KEY, heads=(3, 1)))
     query, _ = vectors(D_QUERY, D_KEY, 3, 2)
     key = torch.randn(3, 1, 4, D_KEY, dtype=torch.float64)
-    got = score(query, key)
-    assert got.shape == (3, 2, 2, 4)
-    assert torch.allclose(got[2, 1], query[2, 1] @ score.weight[2, 0] @ key[2, 0].mT)
+    actual = score(query, key)
+    assert actual.shape == (3, 2, 2, 4)
+    assert torch.allclose(actual[2, 1], query[2, 1] @ score.weight[2, 0] @ key[2, 0].mT)
 
 
 def test_the_shapes_of_the_parameters() -> None:
@@ -171,18 +173,18 @@ def test_the_shapes_of_the_parameters() -> None:
 def test_additive_scores_saturate_without_overflow(magnitude: float) -> None:
     score = filled(scores.Additive(1, 1, 1)).float()
     query = torch.full((1, 1), magnitude, requires_grad=True)
-    got = score(query, torch.zeros(1, 1))
-    got.backward()
-    assert got.abs().item() == pytest.approx(abs(score.weight.item()))
+    actual = score(query, torch.zeros(1, 1))
+    actual.backward()
+    assert actual.abs().item() == pytest.approx(abs(score.weight.item()))
     assert query.grad is not None
     assert query.grad.isfinite().all()
 
 
 def test_the_cosine_of_a_zero_vector_is_zero() -> None:
     zero = torch.zeros(1, 3, requires_grad=True)
-    got = scores.Cosine()(zero, torch.ones(1, 3))
-    got.backward()
-    assert got.item() == 0
+    actual = scores.Cosine()(zero, torch.ones(1, 3))
+    actual.backward()
+    assert actual.item() == 0
     assert zero.grad is not None
     assert not zero.grad.any()
 
@@ -201,7 +203,7 @@ def test_the_cosine_in_half_precision_is_that_of_vectors_of_any_length(size: flo
         (scores.General(3, 6), "key is 5 wide, this General was made with d_key=6"),
         (scores.Additive(2, 5, 4), "query is 3 wide, this Additive was made with d_query=2"),
     ],
-    ids=lambda part: type(part).__name__,
+    ids=lambda score: type(score).__name__,
 )
 def test_widths_that_do_not_fit(score: Any, message: str) -> None:
     with pytest.raises(ShapeError, match=message):

@@ -82,9 +82,9 @@ def test_gradients_are_those_of_the_softmax_of_the_scores() -> None:
     reading = regard.attend(query, key, value, normaliser=weigh)
     torch.testing.assert_close(reading, value[:, :1].expand_as(reading))
     upstream = vectors(*reading.shape, seed=4)
-    (got,) = torch.autograd.grad(reading, key, upstream)
+    (gradient,) = torch.autograd.grad(reading, key, upstream)
     (expected,) = torch.autograd.grad(regard.attend(query, key, value), key, upstream)
-    torch.testing.assert_close(got, expected)
+    torch.testing.assert_close(gradient, expected)
 
 
 def test_a_memory_reads_the_first_of_equal_keys() -> None:

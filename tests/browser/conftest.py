@@ -41,7 +41,7 @@ class Recorded:
         self.requests: list[str] = []
         self.errors: list[str] = []
         self._open = 0
-        page.on("request", lambda request: self._asked(request.url))
+        page.on("request", lambda request: self._count_request(request.url))
         page.on("requestfinished", lambda _: self._answered())
         page.on("requestfailed", lambda _: self._answered())
         page.on("pageerror", lambda fault: self.errors.append(str(fault)))
@@ -51,19 +51,19 @@ class Recorded:
             lambda line: self.errors.append(line.text) if line.type == "error" else None,
         )
 
-    def _asked(self, url: str) -> None:
+    def _count_request(self, url: str) -> None:
         self.requests.append(url)
         self._open += 1
 
     def _answered(self) -> None:
         self._open -= 1
 
-    def settle(self, rest: int = 300, most: int = 120) -> None:
+    def settle(self, milliseconds: int = 300, seconds: int = 120) -> None:
         """Wait until no request has been open for `rest` milliseconds, for `most` seconds at most."""
-        end = time.monotonic() + most
-        self.page.wait_for_timeout(rest)
+        end = time.monotonic() + seconds
+        self.page.wait_for_timeout(milliseconds)
         while self._open and time.monotonic() < end:
-            self.page.wait_for_timeout(rest)
+            self.page.wait_for_timeout(milliseconds)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def open_page(browser):
     """Open an address; closes the pages at the end of the test."""
     contexts = []
 
-    def opened(address: str, width: int = 1280, height: int = 900, **how) -> Recorded:
+    def open_recorded(address: str, width: int = 1280, height: int = 900, **how) -> Recorded:
         context = browser.new_context(
             viewport={"width": width, "height": height}, reduced_motion="reduce", **how
         )
@@ -81,7 +81,7 @@ def open_page(browser):
         recorded.page.wait_for_selector("#regard-explorer[data-ready]")
         return recorded
 
-    yield opened
+    yield open_recorded
     for context in contexts:
         context.close()
 

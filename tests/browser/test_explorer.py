@@ -37,23 +37,23 @@ def test_one_arrow_key_moves_one_word_and_the_lit_row_matches(translators, open_
     words = page.locator(".target-words button")
     words.first.wait_for()
     words.first.click()
-    made, _ = explore(translator, TEXT)
-    cross = made.attentions[-1]
-    source, target = (made.sequences[at].words for at in (0, 1))
+    scene, _ = explore(translator, TEXT)
+    cross = scene.attentions[-1]
+    source, target = (scene.sequences[at].words for at in (0, 1))
     mean = cross.look.weights().mean(0)
     for place, (top, bottom, _) in enumerate(target):
         assert page.locator(".target-words button[aria-pressed=true]").count() == 1
         pressed = words.nth(place)
         assert pressed.get_attribute("aria-pressed") == "true"
-        shown = [
+        texts = [
             float(each.get_attribute("data-weight"))
             for each in page.locator(".source-words li").all()
         ]
         expected = [float(mean[top:bottom, a:b].sum(1).mean()) for a, b, _ in source]
-        assert shown == pytest.approx(expected, abs=1e-3)
+        assert texts == pytest.approx(expected, abs=1e-3)
         if place:
             text = page.locator(".said").inner_text()
-            best = max(range(len(shown)), key=shown.__getitem__)
+            best = max(range(len(texts)), key=texts.__getitem__)
             assert text.startswith(f"{target[place][2]} ← {source[best][2]} ")
             assert text.endswith("%")
         page.keyboard.press("ArrowRight")
@@ -105,16 +105,16 @@ def test_a_head_switched_off_is_that_of_python_and_undo_restores_the_text(
     with page.expect_response("**/api/change"):
         page.get_by_role("button", name="Off").click()
     edits = {"decoder.2.cross": [Scale(0.0)]}
-    made, _ = explore(translator, TEXT, edits=edits)
+    scene, _ = explore(translator, TEXT, edits=edits)
     expect = pytest.importorskip("playwright.sync_api").expect
     element_after = page.locator(".text-after")
-    expect(element_after).to_have_text(made.translation["translation"])
-    assert made.translation["translation"] != text
+    expect(element_after).to_have_text(scene.translation["translation"])
+    assert scene.translation["translation"] != text
     page.locator(".undo").click()
     expect(element_after).to_have_text("–")
     assert element_before.inner_text() == text
     page.locator(".redo").click()
-    expect(element_after).to_have_text(made.translation["translation"])
+    expect(element_after).to_have_text(scene.translation["translation"])
 
 
 def test_the_logits_of_a_head_switched_off(translator):
@@ -180,9 +180,9 @@ def test_a_file_needs_no_network_and_shows_evil_names_as_text(open_page, tmp_pat
     page = open_page(path.as_uri() + "#view=heads&attention=layer.1.self&head=0").page
     page.get_by_text("Table of numbers").first.click()
     page.locator("thead th").first.wait_for()
-    shown = page.locator("thead th").all_inner_texts()
-    assert EVIL in shown
-    assert "\\u202eabc" in shown
+    headings = page.locator("thead th").all_inner_texts()
+    assert EVIL in headings
+    assert "\\u202eabc" in headings
 
 
 def test_evil_input_to_the_server_is_text(translators, open_page):
@@ -284,12 +284,12 @@ def test_no_serious_fault_of_accessibility(translators, open_page, view, scheme)
 def test_nothing_scrolls_sideways_on_a_phone(translators, open_page, view):
     state = {"view": view, "text": TEXT, "attention": "decoder.1.cross", "row": 2, "column": 3}
     other_text = TEXT.replace("casa", "ciudad")
-    shown = open_page(
+    recorded_page = open_page(
         address(translators, **state, exchanged=other_text, tree=1), width=360, height=800
     )
-    page = shown.page
+    page = recorded_page.page
     page.locator("main canvas, main table").first.wait_for()
-    shown.settle()
+    recorded_page.settle()
     for summary in page.locator("summary").all():
         summary.click()
     page.wait_for_timeout(300)
@@ -303,10 +303,10 @@ def test_a_reload_restores_the_state(translators, open_page):
     page.locator(".target-words button").nth(2).click()
     page.get_by_role("tab", name="Heads").click()
     page.locator("ul.grid button").nth(5).click()
-    before = page.url
+    address_before = page.url
     page.reload()
     page.locator("ul.grid button.chosen").wait_for()
-    assert page.url == before
+    assert page.url == address_before
     assert page.get_by_role("tab", name="Heads").get_attribute("aria-selected") == "true"
     page.get_by_role("tab", name="Translate").click()
     page.locator(".target-words button").first.wait_for()
@@ -330,7 +330,7 @@ def deep(browser):
 
 def test_a_map_of_36000_tokens(deep, open_page):
     base, look = deep
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.perf_counter()
     recorded = open_page(address(base, view="map", row=30_000, column=29_999))
     page = recorded.page
@@ -347,10 +347,10 @@ def test_a_map_of_36000_tokens(deep, open_page):
         for key in keys.split() if "Arrow" in keys else keys:
             page.keyboard.press(key)
         recorded.settle()
-    asked = [url for url in recorded.requests if "/api/tile" in url]
-    assert len(asked) == len(set(asked)) > 4
-    levels = {parse_qs(urlsplit(url).query)["level"][0] for url in asked}
+    tile_requests = [url for url in recorded.requests if "/api/tile" in url]
+    assert len(tile_requests) == len(set(tile_requests)) > 4
+    levels = {parse_qs(urlsplit(url).query)["level"][0] for url in tile_requests}
     assert len(levels) > 3
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert (after - before) / 1024 < 1024  # megabytes
+    peak_after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert (peak_after - peak_before) / 1024 < 1024  # megabytes
     assert not recorded.errors

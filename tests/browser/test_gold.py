@@ -37,12 +37,12 @@ def test_heads_are_sorted_by_their_agreement_with_gold_links(paired, open_page):
         for one in header["attentions"]
         for head, value in zip(one["heads"], one["measures"].get("agreement", []), strict=False)
     ]
-    shown = page.locator("ul.grid button").all_inner_texts()[: len(expected)]
-    values = [float(text.split("\n")[-1]) for text in shown]
+    buttons = page.locator("ul.grid button").all_inner_texts()[: len(expected)]
+    values = [float(text.split("\n")[-1]) for text in buttons]
     assert values == sorted(values, reverse=True)
     assert values[0] == pytest.approx(max(expected)[0], abs=1e-3)
     named = {name: value for value, name in expected}
-    for text, value in zip(shown, values, strict=True):
+    for text, value in zip(buttons, values, strict=True):
         assert value == pytest.approx(named[text.rsplit("\n", 1)[0].replace("\n", " ")], abs=1e-3)
     page.locator("ul.grid button").first.click()
     matrix = page.locator("figure.matrix canvas").first

@@ -83,12 +83,12 @@ def test_a_head_without_whole_weights_shows_the_largest_keys_of_a_row(open_page,
     table = page.get_by_role("region", name="The chosen row")
     table.get_by_text("t151 (151) read most").wait_for()
     weights, keys = (x[4, 151] for x in actual_scene.attentions[1].look.top(8))
-    shown = table.locator("tbody tr").all()
-    assert [each.locator("td").first.inner_text() for each in shown] == [
+    rows = table.locator("tbody tr").all()
+    assert [each.locator("td").first.inner_text() for each in rows] == [
         f"t{key} ({key})" for key in keys.tolist()
     ]
-    written = torch.tensor([float(each.locator("td").nth(1).inner_text()) for each in shown])
-    torch.testing.assert_close(written, weights, atol=1e-3, rtol=0)
+    numbers = torch.tensor([float(each.locator("td").nth(1).inner_text()) for each in rows])
+    torch.testing.assert_close(numbers, weights, atol=1e-3, rtol=0)
     assert recorded.errors == []
 
 
@@ -109,9 +109,9 @@ def test_colours_can_be_logarithmic_and_masked_pixels_have_their_own(open_page, 
     page.get_by_label("Colours").select_option("logarithmic")
     assert "scale=log" in page.url
     page.wait_for_timeout(200)
-    stays, other, top = picture.evaluate(PIXELS)
+    stays, other_pixel, top = picture.evaluate(PIXELS)
     assert (stays, top) == (masked, high)
-    assert other != low
+    assert other_pixel != low
     page.get_by_role("tab", name="Map").click()
     legend = page.locator(".legend")
     expect = pytest.importorskip("playwright.sync_api").expect
@@ -142,9 +142,11 @@ def test_the_means_of_layers_are_those_of_their_heads(translators, open_page):
     page.get_by_label("means of layers").check()
     assert heads.count() == 9
     assert "means=1" in page.url
-    shown = {each.split("\n")[0]: float(each.split("\n")[-1]) for each in heads.all_inner_texts()}
-    own = [value for name, value in entropy.items() if name.startswith("decoder.1.cross ")]
-    mean = shown["decoder.1.cross mean of heads"]
-    assert mean == pytest.approx(sum(own) / len(own), abs=2e-3)
+    entropies = {
+        each.split("\n")[0]: float(each.split("\n")[-1]) for each in heads.all_inner_texts()
+    }
+    of_heads = [value for name, value in entropy.items() if name.startswith("decoder.1.cross ")]
+    mean = entropies["decoder.1.cross mean of heads"]
+    assert mean == pytest.approx(sum(of_heads) / len(of_heads), abs=2e-3)
     page.locator("ul.grid button").first.click()
     page.locator("figure.matrix").first.wait_for()

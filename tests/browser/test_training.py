@@ -27,7 +27,7 @@ def training(browser, tmp_path):
 
     folder = shutil.copytree(find("es-en-recurrent"), tmp_path / "own")
     translator = Translator.open(folder)
-    [found] = translator.translate([TEXT])
+    [translation] = translator.translate([TEXT])
     model = translator.model.float()
     run = Run.open(folder)
     for name in ("model.safetensors", "checksums.json"):
@@ -40,7 +40,7 @@ def training(browser, tmp_path):
         checkpoints.save(run, Progress(step=step), model, optimiser)
 
     with served(Explorer(Models({"own": folder}))) as address:
-        yield address, save, found.text
+        yield address, save, translation.text
 
 
 def test_each_new_checkpoint_translates_again(training, open_page):
@@ -51,15 +51,15 @@ def test_each_new_checkpoint_translates_again(training, open_page):
     page.locator("canvas").first.wait_for()
     assert translation not in page.locator("h1").inner_text()
     page.get_by_label("follow the training").check()
-    chosen = page.get_by_label("Model").first
-    expect(chosen).to_have_value("own@step-100", timeout=20_000)
+    model_choice = page.get_by_label("Model").first
+    expect(model_choice).to_have_value("own@step-100", timeout=20_000)
     save(200, 1.0)
-    expect(chosen).to_have_value("own@step-200", timeout=20_000)
+    expect(model_choice).to_have_value("own@step-200", timeout=20_000)
     expect(page.locator("h1")).to_have_text(f"{TEXT} → {translation}")
     page.get_by_label("follow the training").uncheck()
     save(300, 0.01)
     page.wait_for_timeout(3000)
-    expect(chosen).to_have_value("own@step-200")
+    expect(model_choice).to_have_value("own@step-200")
 
 
 def test_two_checkpoints_are_shown_side_by_side(training, open_page):

@@ -37,9 +37,9 @@ def causal(layers: int = 2, **how):
 def generated():
     """The attentions of a causal model that writes nine tokens."""
     model, prompt = causal(), torch.tensor([[1, 5, 6, 7, 5, 6]])
-    with torch.no_grad(), regard.watch(model) as seen:
-        made = model.generate(prompt, max_new_tokens=9, do_sample=False)
-    return seen, [WORDS[token] for token in made[0].tolist()]
+    with torch.no_grad(), regard.watch(model) as attentions:
+        generated_ids = model.generate(prompt, max_new_tokens=9, do_sample=False)
+    return attentions, [WORDS[token] for token in generated_ids[0].tolist()]
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +53,9 @@ def translated():
         **sizes, max_position_embeddings=64, decoder_start_token_id=1, **SMALL
     )
     model = transformers.BartForConditionalGeneration(config).eval()
-    with torch.no_grad(), regard.watch(model) as seen:
+    with torch.no_grad(), regard.watch(model) as attentions:
         model(input_ids=torch.tensor([[3, 4, 5, 3]]), decoder_input_ids=torch.tensor([[1, 8, 9]]))
-    return seen
+    return attentions
 
 
 def names(ids):
@@ -82,13 +82,13 @@ def numbers(page) -> tuple[list[str], list[str], list[list[float]]]:
 
 
 def test_generated_tokens_read_the_prompt_and_each_other(generated, open_page, tmp_path):
-    seen, said = generated
-    path = seen.page(tmp_path / "heads.html", tokenizer=names)
+    attentions, message = generated
+    path = attentions.page(tmp_path / "heads.html", tokenizer=names)
     recorded = open_page(path.as_uri() + "#view=heads&attention=layer.1.self&head=2")
     rows, columns, cells = numbers(recorded.page)
-    assert columns == said[:-1]
-    assert rows == said[6:-1]
-    look = seen["layer.1.self"]
+    assert columns == message[:-1]
+    assert rows == message[6:-1]
+    look = attentions["layer.1.self"]
     expected = look.weights()[0, 2].masked_fill(~look.readable()[0, 2], torch.nan)
     torch.testing.assert_close(torch.tensor(cells), expected, atol=1e-3, rtol=0, equal_nan=True)
     sorts = recorded.page.locator("select").first.locator("option").all_inner_texts()
@@ -114,11 +114,11 @@ def test_an_encoder_and_a_decoder_have_a_map_and_heads_each(translated, open_pag
 def test_a_file_of_many_tokens_has_a_map_and_the_largest_weights_of_rows(open_page, tmp_path):
     model = causal(layers=1, max_position_embeddings=2000)
     tokens = torch.arange(1500)[None] % 60
-    with torch.no_grad(), regard.watch(model) as seen:
+    with torch.no_grad(), regard.watch(model) as attentions:
         model(tokens)
-    path = seen.page(tmp_path / "heads.html", tokenizer=names)
+    path = attentions.page(tmp_path / "heads.html", tokenizer=names)
     assert path.stat().st_size < 10e6
-    weights = seen["layer.0.self"].weights(rows=[1201])[0, 3, 0]
+    weights = attentions["layer.0.self"].weights(rows=[1201])[0, 3, 0]
     key = int(weights.argmax())
     state = f"#view=map&attention=layer.0.self&head=3&row=1201&column={key}"
     recorded = open_page(path.as_uri() + state)
@@ -132,16 +132,16 @@ def test_a_file_of_many_tokens_has_a_map_and_the_largest_weights_of_rows(open_pa
         .inner_text()
         .endswith("8 largest weights of each row and head")
     )
-    least = int(weights[:1202].argmin())
-    recorded = open_page(path.as_uri() + state.replace(f"column={key}", f"column={least}"))
+    smallest = int(weights[:1202].argmin())
+    recorded = open_page(path.as_uri() + state.replace(f"column={key}", f"column={smallest}"))
     recorded.page.locator(".exact").wait_for()
     assert "not among the 8 largest" in recorded.page.locator(".exact").inner_text()
     recorded.page.get_by_role("tab", name="Heads").click()
     recorded.page.locator("figure canvas").first.wait_for()
     text = recorded.page.locator("figure output").first.inner_text()
     bin_of = 1201 * 128 // 1500  # a picture has 128 rows
-    first, last = bin_of * 1500 // 128, (bin_of + 1) * 1500 // 128 - 1
-    assert text.startswith(f"w{first % 60} ({first}–{last}) ← ")
+    first_key, last_key = bin_of * 1500 // 128, (bin_of + 1) * 1500 // 128 - 1
+    assert text.startswith(f"w{first_key % 60} ({first_key}–{last_key}) ← ")
     assert recorded.errors == []
 
 
@@ -242,14 +242,14 @@ def example():
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     scene = explore._scene("long_text:example")
-    (one,) = scene.attentions
-    assert one.shape == (4, 12_000, 12_000)
+    (attention,) = scene.attentions
+    assert attention.shape == (4, 12_000, 12_000)
     state = "#view=map&attention=layer.0.self&head=1&row=10000&column=2345"
     with served(Explorer(Models({}), scene)) as base:
         recorded = open_page(base + state)
         element = recorded.page.locator(".exact")
         element.wait_for(timeout=60_000)
-        expected = float(one.look.weights(rows=[10_000], columns=[2_345])[1])
+        expected = float(attention.look.weights(rows=[10_000], columns=[2_345])[1])
         assert float(element.get_attribute("data-weight")) == pytest.approx(expected, abs=1e-5)
         assert f"w{10_000 * 7919 % 59} (10000)" in element.inner_text()
         recorded = open_page(base)  # a scene without a translation opens on its heads

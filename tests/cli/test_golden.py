@@ -66,12 +66,12 @@ def test_exit_codes_and_errors_are_as_stored(tmp_path):
     (tmp_path / "two.txt").write_text("un gato\nun perro\n", encoding="utf-8")
     (tmp_path / "three.txt").write_text("a cat\na dog\na mouse\n", encoding="utf-8")
     uses = [line for line in EXITS.read_text(encoding="utf-8").splitlines() if line[:1] == "$"]
-    told = []
+    messages = []
     for use in uses:
         result = run_here(*shlex.split(use)[2:])
-        last_text = result.last.replace(str(PACKAGE), "PACKAGE").replace(str(tmp_path), "HERE")
-        told.append(f"{use}\n{result.code} {last_text}".rstrip() + "\n")
-    check(EXITS, "\n".join(told))
+        last_text = result.last_line.replace(str(PACKAGE), "PACKAGE").replace(str(tmp_path), "HERE")
+        messages.append(f"{use}\n{result.code} {last_text}".rstrip() + "\n")
+    check(EXITS, "\n".join(messages))
 
 
 def test_another_text_is_refused(tmp_path, monkeypatch):

@@ -28,9 +28,9 @@ def paint(*, size: int = 3, colours: Colours, names: list[str] | None = None) ->
 
 @pytest.fixture
 def app():
-    made = typer.Typer()
-    made.command()(grouped(paint))
-    return made
+    application = typer.Typer()
+    application.command()(grouped(paint))
+    return application
 
 
 def test_fields_are_options_where_the_group_stands():
@@ -49,8 +49,8 @@ def test_a_field_without_a_default_is_required(app):
 def test_several_files_of_each_side_are_several_corpora(monkeypatch):
     monkeypatch.delenv("REGARD_DATA", raising=False)
     sides = [[Path("a.es"), Path("b.es")], [Path("a.en"), Path("b.en")]]
-    found = CorpusOptions(*sides).corpora(None)
-    assert [(one.source, one.target) for one in found] == list(zip(*sides, strict=True))
+    corpora = CorpusOptions(*sides).corpora(None)
+    assert [(one.source, one.target) for one in corpora] == list(zip(*sides, strict=True))
     with pytest.raises(ConfigurationError, match="2 --source and 1 --target"):
         CorpusOptions(sides[0], sides[1][:1]).corpora([])
 

@@ -79,8 +79,8 @@ def test_each_command_is_listed_with_its_first_sentence(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     text = " ".join(run("--help").out.split())
     for name, command in typer.main.get_command(app).commands.items():
-        first = " ".join(command.help.split()).partition(". ")[0].rstrip(".")
-        assert (f" {name} {first}. " in text) != command.hidden
+        first_sentence = " ".join(command.help.split()).partition(". ")[0].rstrip(".")
+        assert (f" {name} {first_sentence}. " in text) != command.hidden
 
 
 def test_help_and_lists_import_nothing_heavy():
@@ -109,7 +109,7 @@ def test_an_empty_name_is_not_the_working_folder(arguments, option, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     result = run(*arguments)
     assert result.code == 2
-    assert result.last == f"error: {option}: is empty: give the name of a file or folder"
+    assert result.last_line == f"error: {option}: is empty: give the name of a file or folder"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -145,8 +145,8 @@ def test_a_command_that_is_not_understood_is_answered_in_a_line(arguments, named
     result = run(*arguments)
     assert result.code == 2
     assert result.out == ""
-    assert result.last.startswith("error: ")
-    assert named in result.last
+    assert result.last_line.startswith("error: ")
+    assert named in result.last_line
     assert "--help" in result.err
 
 
@@ -175,13 +175,13 @@ def test_failures_have_their_codes_and_one_line(capsys):
 
 
 def test_an_error_of_the_system_blames_no_stream_that_did_not_fail(capsys):
-    for fault, said in (
+    for fault, message in (
         (OSError(28, "No space left on device"), "error: No space left on device (add --debug"),
         (OSError("libx.so: cannot open shared object file"), "error: libx.so: cannot open shared"),
         (OSError(28, "No space left on device", "file"), "error: file: No space left on device\n"),
     ):
         assert _failed(fault) == 1
-        assert capsys.readouterr().err.startswith(said)
+        assert capsys.readouterr().err.startswith(message)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
@@ -209,7 +209,7 @@ def test_the_traceback_is_for_those_who_ask(tmp_path):
         result = run(*arguments, "--model", tmp_path / "none", "a")
         assert result.code == 1
         assert "Traceback" in result.err
-        assert result.last.startswith("error: ")
+        assert result.last_line.startswith("error: ")
     assert "Traceback" not in run("translate", "--model", tmp_path / "none", "a").err
 
 
@@ -257,10 +257,10 @@ def parameters() -> Iterator[tuple[str, typer.core.TyperArgument]]:
     """Each command line's parameters, with its name."""
 
     def below(command, name):
-        for one in command.params:
-            yield f"{name} {one.name}", one
-        for word, each in getattr(command, "commands", {}).items():
-            yield from below(each, f"{name} {word}".strip())
+        for parameter in command.params:
+            yield f"{name} {parameter.name}", parameter
+        for word, subcommand in getattr(command, "commands", {}).items():
+            yield from below(subcommand, f"{name} {word}".strip())
 
     yield from below(typer.main.get_command(app), "")
 
@@ -281,9 +281,9 @@ def parameters() -> Iterator[tuple[str, typer.core.TyperArgument]]:
     ],
 )
 def test_a_parameter_completes_its_names(parameter, incomplete, completed):
-    one = dict(parameters())[parameter]
+    option = dict(parameters())[parameter]
     context = typer.Context(typer.main.get_command(app), resilient_parsing=True)
-    assert {each.value for each in one.shell_complete(context, incomplete)} == completed
+    assert {each.value for each in option.shell_complete(context, incomplete)} == completed
 
 
 def test_every_parameter_that_takes_a_name_of_ours_completes_it():
@@ -310,10 +310,10 @@ def test_lines_before_one_that_cannot_be_read_are_not_lost():
         yield from "abc"
         raise DataError("standard input:4: byte 1")
 
-    found = streams.chunks(lines(), 2)
-    assert [next(found), next(found)] == [["a", "b"], ["c"]]
+    chunks = streams.chunks(lines(), 2)
+    assert [next(chunks), next(chunks)] == [["a", "b"], ["c"]]
     with pytest.raises(DataError, match="standard input:4"):
-        next(found)
+        next(chunks)
 
 
 def test_arguments_become_text():
@@ -323,22 +323,22 @@ def test_arguments_become_text():
 
 
 def test_signals_are_heard_only_in_their_block():
-    before = signal.getsignal(signal.SIGTERM)
+    handler_before = signal.getsignal(signal.SIGTERM)
     with Signals() as signals:
         with signals.saving():
             signal.raise_signal(signal.SIGTERM)
             assert signals.stop()
         assert signals.received == signal.SIGTERM
-    assert signal.getsignal(signal.SIGTERM) == before
+    assert signal.getsignal(signal.SIGTERM) == handler_before
     with Signals(), pytest.raises(Interrupted):
         signal.raise_signal(signal.SIGINT)
 
 
 def test_a_hang_up_that_is_ignored_stays_ignored():
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    handler_before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with Signals() as signals:
             signal.raise_signal(signal.SIGHUP)
         assert not signals.stop()
     finally:
-        signal.signal(signal.SIGHUP, before)
+        signal.signal(signal.SIGHUP, handler_before)

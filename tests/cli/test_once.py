@@ -39,11 +39,11 @@ def made_once(monkeypatch):
     [pytest.param(*one, id=names(*one)) for one in ONCE if one[1].name != "debug"],
 )
 def test_a_single_valued_option_given_twice_is_refused(path, option, capsys):
-    every = [*option.opts, *option.secondary_opts]
-    for first in every:
-        for second in every:
+    spellings = [*option.opts, *option.secondary_opts]
+    for spelling in spellings:
+        for second in spellings:
             value = [] if option.is_flag else ["1"]
-            assert main([*path, first, *value, second, *value]) == 2
+            assert main([*path, spelling, *value, second, *value]) == 2
             error = capsys.readouterr().err.splitlines()[-1]
             assert error.startswith(f"error: {option.opts[0]}")
             assert error.endswith("is given 2 times: give it once")
@@ -70,13 +70,13 @@ def test_an_option_that_collects_values_takes_several(capsys):
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "key"),
+    ("first_spelling", "second", "key"),
     [
         ("seed=1", "seed=2", "seed"),
         ("training.clip=1", " training . clip =2", "training.clip"),
     ],
 )
-def test_a_key_that_is_set_twice_is_refused(first, second, key, capsys):
-    assert main(["config", "show", "dates", "--set", first, "--set", second]) == 2
+def test_a_key_that_is_set_twice_is_refused(first_spelling, second, key, capsys):
+    assert main(["config", "show", "dates", "--set", first_spelling, "--set", second]) == 2
     error = capsys.readouterr().err
     assert error.endswith(f"error: --set {key} is given 2 times: give it once\n")

@@ -28,7 +28,7 @@ def test_a_run_its_model_and_its_configuration_are_found():
 
 
 @pytest.mark.parametrize(
-    ("what", "options", "message"),
+    ("kind", "options", "message"),
     [
         ("gpt-5", {}, "gpt-5: no such model or run folder.*named are bahdanau-2015, .*gpt-3"),
         ("gpt-3", {"queries": 0}, "queries is 0: pass a whole number, 1 to 1,000,000,000,000"),
@@ -52,9 +52,9 @@ def test_a_run_its_model_and_its_configuration_are_found():
         ("tatoeba-es-en", {"changes": ("model.widht=8",)}, "did you mean model.width"),
     ],
 )
-def test_what_cannot_be_counted_is_refused_by_name(what, options, message):
+def test_what_cannot_be_counted_is_refused_by_name(kind, options, message):
     with pytest.raises(ConfigurationError, match=message):
-        cost(what, **options)
+        cost(kind, **options)
 
 
 def test_a_configuration_takes_no_sizes_besides_its_own():
@@ -98,17 +98,17 @@ def test_the_sums_are_those_of_the_parts_and_survive_json():
 
 
 def test_a_configuration_is_measured_beside_its_counts():
-    found, model = cost("reverse", queries=6, keys=9, batch=2), find("reverse")
-    here = measured(found, model)
-    assert (here.parameters, here.multiply_adds) == (found.parameters, found.multiply_adds)
-    assert here.seconds > 0
-    assert here.peak_bytes > found.memory.weights + found.memory.activations
+    result, model = cost("reverse", queries=6, keys=9, batch=2), find("reverse")
+    counted = measured(result, model)
+    assert (counted.parameters, counted.multiply_adds) == (result.parameters, result.multiply_adds)
+    assert counted.seconds > 0
+    assert counted.peak_bytes > result.memory.weights + result.memory.activations
 
 
 def test_without_the_matrix_the_scores_are_not_stored():
     costs = cost("single-head", width=8, queries=2000)
-    here = measured(costs, find("single-head", width=8))
-    assert here.peak_bytes < costs.memory.scores < here.matrix_bytes
+    counted = measured(costs, find("single-head", width=8))
+    assert counted.peak_bytes < costs.memory.scores < counted.matrix_bytes
 
 
 @pytest.mark.parametrize(
@@ -134,9 +134,9 @@ def test_the_picture_has_a_bar_for_each_part_and_two_lines():
         part.parameters / costs.parameters for part in costs.parts
     ]
     with_scores, without = lines.lines
-    (short, long), (least, most) = with_scores.get_ydata(), without.get_ydata()
-    assert long > 2 * short > 2 * least
-    assert most == 2 * least
+    (short, long), (lowest, highest) = with_scores.get_ydata(), without.get_ydata()
+    assert long > 2 * short > 2 * lowest
+    assert highest == 2 * lowest
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def torchs_count(run) -> int:
     return counter.get_total_flops() // 2
 
 
-def kept(memory) -> int:
+def cached_numbers(memory) -> int:
     return memory.keys.numel() + memory.values.numel()
 
 
@@ -84,17 +84,17 @@ RECURRENT = st.fixed_dictionaries(
 )
 
 
-def translates(model, found: Cost) -> None:
+def translates(model, cost: Cost) -> None:
     source, target = torch.zeros(BATCH, KEYS).long() + 4, torch.zeros(BATCH, QUERIES).long() + 4
     lengths = torch.full((BATCH,), KEYS)
-    assert found.parameters == sum(each.numel() for each in model.parameters())
-    assert torchs_count(lambda: model.eval()(source, lengths, target)) == found.multiply_adds
+    assert cost.parameters == sum(each.numel() for each in model.parameters())
+    assert torchs_count(lambda: model.eval()(source, lengths, target)) == cost.multiply_adds
 
 
 @settings(max_examples=12)
 @given(TRANSFORMERS)
-def test_a_transformer_has_the_parameters_the_products_and_the_cache_of_its_formula(given):
-    model = Transformer(TransformerSettings(**given), 11, 11)
+def test_a_transformer_has_the_parameters_the_products_and_the_cache_of_its_formula(inputs):
+    model = Transformer(TransformerSettings(**inputs), 11, 11)
     costs = cost(model, queries=QUERIES, keys=KEYS, batch=BATCH)
     translates(model, costs)
     with torch.no_grad():
@@ -102,14 +102,14 @@ def test_a_transformer_has_the_parameters_the_products_and_the_cache_of_its_form
         for _ in range(QUERIES):
             _, state = model.advance(torch.ones(BATCH).long(), state)
     memories = [*state.targets, *state.sources]
-    assert costs.memory.cache == 4 * sum(map(kept, memories))
+    assert costs.memory.cache == 4 * sum(map(cached_numbers, memories))
 
 
 @settings(max_examples=40)
 @given(RECURRENT)
-def test_a_recurrent_model_has_the_parameters_the_products_and_the_cache_of_its_formula(given):
+def test_a_recurrent_model_has_the_parameters_the_products_and_the_cache_of_its_formula(inputs):
     try:
-        model = RecurrentModel(RecurrentSettings(**given), 11, 11)
+        model = RecurrentModel(RecurrentSettings(**inputs), 11, 11)
     except ValidationError:
         assume(False)
     costs = cost(model, queries=QUERIES, keys=KEYS, batch=BATCH)
@@ -122,7 +122,7 @@ def test_a_recurrent_model_has_the_parameters_the_products_and_the_cache_of_its_
         storages = {side.data_ptr(): side.numel() for side in sides}
         assert costs.memory.cache == 4 * sum(storages.values())
     else:
-        assert costs.memory.cache == 4 * kept(source.keys)
+        assert costs.memory.cache == 4 * cached_numbers(source.keys)
 
 
 ATTENTIONS = [
@@ -150,19 +150,19 @@ def test_an_attention_has_the_parameters_products_scores_and_cache_of_its_formul
     key, value = torch.zeros(BATCH, keys, module.d_key), torch.zeros(BATCH, keys, module.d_value)
     assert torchs_count(lambda: module(query, key, value)) == costs.multiply_adds
     assert costs.memory.scores == module.read(query, key, value)[1].weights().nbytes
-    assert costs.memory.cache == 4 * kept(module.remember(key, value))
+    assert costs.memory.cache == 4 * cached_numbers(module.remember(key, value))
 
 
 @given(st.integers(1, 3), st.sampled_from([1, 2, 4]), st.integers(0, 2), st.booleans())
 def test_a_stack_has_the_parameters_and_products_of_its_formula(layers, heads, segments, causal):
     sizes = Stack(layers, 8, heads, 13, segments, causal, pooler=not causal)
-    model, found = (
+    model, actual_cost = (
         StackModel(sizes, 11),
         Cost("", added(stack(sizes, (11, 11), KEYS, KEYS)), KEYS, KEYS),
     )
-    assert found.parameters == sum(each.numel() for each in model.parameters())
+    assert actual_cost.parameters == sum(each.numel() for each in model.parameters())
     tokens = torch.zeros(1, KEYS).long()
-    assert torchs_count(lambda: model(tokens)) == found.multiply_adds
+    assert torchs_count(lambda: model(tokens)) == actual_cost.multiply_adds
 
 
 @pytest.mark.parametrize("kind", ["single-head", "multi-head", "summed-heads"])
@@ -170,9 +170,9 @@ def test_a_stack_has_the_parameters_and_products_of_its_formula(layers, heads, s
 def test_the_three_attentions_have_the_products_of_their_formulas(kind, value_width):
     sizes = Heads(kind, 8, 1 if kind == "single-head" else 4, value_width)
     model, run = built(sizes, (0, 0), QUERIES, KEYS, 1)
-    found = Cost("", added(attended(sizes, (0, 0), QUERIES, KEYS)), QUERIES, KEYS)
-    assert found.parameters == sum(each.numel() for each in model.parameters())
-    assert torchs_count(run) == found.multiply_adds
+    cost = Cost("", added(attended(sizes, (0, 0), QUERIES, KEYS)), QUERIES, KEYS)
+    assert cost.parameters == sum(each.numel() for each in model.parameters())
+    assert torchs_count(run) == cost.multiply_adds
 
 
 @pytest.mark.parametrize(("name", "merge"), [("multi-head", "concat"), ("summed-heads", "sum")])
@@ -182,24 +182,24 @@ def test_a_kind_of_heads_costs_what_the_module_costs(name, merge):
     by_name = cost(name, width=64, heads=4, **sizes)
     assert by_name.parameters == sum(each.numel() for each in module.parameters())
     built_with = cost(module, **sizes)
-    for part in ("W_Q", "W_K", "scores", "W_V", "values", "W_O"):
-        assert by_name[part].parameters == built_with[part].parameters, part
-        assert by_name[part].multiply_adds == built_with[part].multiply_adds, part
+    for item in ("W_Q", "W_K", "scores", "W_V", "values", "W_O"):
+        assert by_name[item].parameters == built_with[item].parameters, item
+        assert by_name[item].multiply_adds == built_with[item].multiply_adds, item
 
 
 def test_the_attentions_differ_by_their_formulas():
     sizes = {"queries": 10, "keys": 20, "width": 64}
-    one, many, summed = (
+    single, double, summed = (
         cost(name, heads=heads, **sizes)
         for name, heads in (("single-head", 1), ("multi-head", 4), ("summed-heads", 4))
     )
-    assert one.parameters == 0
-    assert many.parameters == 4 * 64**2
+    assert single.parameters == 0
+    assert double.parameters == 4 * 64**2
     assert summed.parameters == (3 + 4) * 64**2  # values of the full width, short queries and keys
-    assert one["scores"].multiply_adds == many["scores"].multiply_adds == 10 * 20 * 64
+    assert single["scores"].multiply_adds == double["scores"].multiply_adds == 10 * 20 * 64
     assert summed["scores"].multiply_adds == 10 * 20 * 64
-    assert summed["values"].multiply_adds == 4 * many["values"].multiply_adds == 4 * 10 * 20 * 64
-    assert 4 * one.memory.scores == many.memory.scores == summed.memory.scores
+    assert summed["values"].multiply_adds == 4 * double["values"].multiply_adds == 4 * 10 * 20 * 64
+    assert 4 * single.memory.scores == double.memory.scores == summed.memory.scores
 
 
 def test_values_may_be_of_another_width_than_queries_and_keys():

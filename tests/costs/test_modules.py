@@ -55,9 +55,12 @@ def test_torchs_recurrent_layers_are_counted(kind, gates):
 
 
 def test_settings_of_torch_are_left_as_they_were():
-    before = torch.backends.mha.get_fastpath_enabled(), torch.backends.mkldnn.enabled
+    settings_before = torch.backends.mha.get_fastpath_enabled(), torch.backends.mkldnn.enabled
     cost(Calls(lambda layer, x: layer(x)), X)
-    assert (torch.backends.mha.get_fastpath_enabled(), torch.backends.mkldnn.enabled) == before
+    assert (
+        torch.backends.mha.get_fastpath_enabled(),
+        torch.backends.mkldnn.enabled,
+    ) == settings_before
 
 
 @pytest.mark.parametrize(

@@ -83,15 +83,15 @@ def definitions(cell: ast.Module) -> ast.Module:
 def lesson(number: int) -> tuple[list[ast.Module], list[list[ast.Module]]]:
     """The cells before the exercises with those that they share, and the cells of each exercise."""
     text = Path(LESSONS[number]).read_text(encoding="utf-8")
-    earlier, *parts = re.split(r"^### Exercise ", text, flags=re.MULTILINE)
-    return cells(earlier), [cells(part) for part in parts]
+    earlier, *exercises = re.split(r"^### Exercise ", text, flags=re.MULTILINE)
+    return cells(earlier), [cells(part) for part in exercises]
 
 
 @cache
 def exercise(number: int, which: int) -> dict[str, Any]:
     """The namespace of an exercise: its check as "check", "solution", "mistake" and RIGHT."""
-    earlier, parts = lesson(number)
-    code = [definitions(cell) for cell in parts[which - 1]]
+    earlier, exercises = lesson(number)
+    code = [definitions(cell) for cell in exercises[which - 1]]
     namespace: dict[str, Any] = {"__name__": "lesson"}
     run(needed(earlier, {"RIGHT"}.union(*map(used, code))), namespace)
     run(code, namespace)

@@ -36,7 +36,7 @@ def stage(tmp_path_factory):
 
 
 @pytest.fixture
-def here(stage, tmp_path, monkeypatch):
+def stage_copy(stage, tmp_path, monkeypatch):
     """A copy of the prepared folder to work in. The explorer's server ends as soon as it listens."""
     folder = Path(shutil.copytree(stage, tmp_path / "here"))
     monkeypatch.chdir(folder)
@@ -54,7 +54,7 @@ def commands(text: str) -> list[str]:
 
 def run_line(line: str) -> str:
     """Run one command, with `<` and `>`, and return what it printed on the screen."""
-    given = printed = None
+    input_path = printed = None
     stdin = b""
     if line.startswith("printf "):
         text, _, line = line.partition(" | ")
@@ -69,9 +69,9 @@ def run_line(line: str) -> str:
     if ">" in words:
         *words, _, printed = words
     if "<" in words:
-        *words, _, given = words
+        *words, _, input_path = words
     _make_room(words)
-    result = run(*shortened(words), stdin=Path(given).read_bytes() if given else stdin)
+    result = run(*shortened(words), stdin=Path(input_path).read_bytes() if input_path else stdin)
     assert result.code == 0, f"{line}\n{result.err}"
     if printed:
         Path(printed).write_text(result.out, encoding="utf-8")
@@ -96,18 +96,18 @@ def run_shell(block: Block, namespace: dict) -> None:
 
 def run_console(block: Block, namespace: dict) -> None:
     """Run the lines after `$ `; each must print what the block shows below it, `...` for any text."""
-    parts = ("\n" + block.text.replace("\\\n", " ")).split("\n$ ")[1:]
-    assert parts, f"line {block.line}: no line begins with `$ `"
-    for part in parts:
-        line, _, expected = part.partition("\n")
-        got = run_line(line)
-        assert agree(expected, got), f"$ {line}\n{got}"
+    typed_lines = ("\n" + block.text.replace("\\\n", " ")).split("\n$ ")[1:]
+    assert typed_lines, f"line {block.line}: no line begins with `$ `"
+    for typed in typed_lines:
+        line, _, expected = typed.partition("\n")
+        actual = run_line(line)
+        assert agree(expected, actual), f"$ {line}\n{actual}"
 
 
-def agree(expected: str, got: str) -> bool:
+def agree(expected: str, actual: str) -> bool:
     """Whether outputs are equal, up to space, `...` and the digits that differ between processors."""
     texts = [
-        re.sub(r"\d+\.\d{4,}", lambda m: f"{float(m[0]):.3f}", text) for text in (expected, got)
+        re.sub(r"\d+\.\d{4,}", lambda m: f"{float(m[0]):.3f}", text) for text in (expected, actual)
     ]
     return doctest.OutputChecker().check_output(*(text + "\n" for text in texts), RULES)
 
@@ -128,7 +128,7 @@ RUNNERS = {"python": run_python, "bash": run_shell, "console": run_console}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
-def test_the_blocks_of_a_page_run_in_their_order(document, here):
+def test_the_blocks_of_a_page_run_in_their_order(document, stage_copy):
     namespace: dict = {}
     for block in blocks(document.read_text(encoding="utf-8")):
         if block.runs:
@@ -173,7 +173,7 @@ def test_a_marked_block_is_not_run_and_others_are():
 
 
 @pytest.mark.parametrize(
-    ("shown", "printed", "same"),
+    ("display", "printed", "same"),
     [
         ("a ... d", "a b c d", True),
         ("score -0.3665773", "score -0.3665766", True),
@@ -182,11 +182,11 @@ def test_a_marked_block_is_not_run_and_others_are():
         ("", "note: something", False),
     ],
 )
-def test_outputs_are_compared(shown, printed, same):
-    assert agree(shown, printed) is same
+def test_outputs_are_compared(display, printed, same):
+    assert agree(display, printed) is same
 
 
-def test_a_wrong_output_or_an_unknown_command_fails(here):
+def test_a_wrong_output_or_an_unknown_command_fails(stage_copy):
     (block,) = blocks("```console\n$ regard --version\nregard 9.9\n```\n")
     with pytest.raises(AssertionError, match="regard --version"):
         run_console(block, {})

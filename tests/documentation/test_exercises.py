@@ -60,20 +60,20 @@ def no_number(answer: Any) -> Any:
 
 def answers(namespace: dict[str, Any], form: Callable[[Any], Any]) -> str:
     """What the check says to the solution, with its answers in another form."""
-    said: str = namespace["check"](lambda *given: form(namespace["solution"](*given)))
-    return said
+    message: str = namespace["check"](lambda *given: form(namespace["solution"](*given)))
+    return message
 
 
 def kinds(namespace: dict[str, Any]) -> list[Any]:
     """The answers of a solution that the check asks for."""
-    seen: list[Any] = []
+    attentions: list[Any] = []
 
     def note(answer: Any) -> Any:
-        seen.append(answer)
+        attentions.append(answer)
         return answer
 
     assert answers(namespace, note) == namespace["RIGHT"]
-    return seen
+    return attentions
 
 
 @pytest.mark.parametrize(("lesson", "which"), EXERCISES)
@@ -82,10 +82,10 @@ def test_a_check_accepts_the_solution_in_every_form(lesson, which):
     count = max(len(list(forms(answer))) for answer in kinds(namespace))
     for number in range(count):
 
-        def other(answer, number=number):
+        def other_form(answer, number=number):
             return ([*forms(answer)] or [answer])[number % max(1, len([*forms(answer)]))]
 
-        assert answers(namespace, other) == namespace["RIGHT"], number
+        assert answers(namespace, other_form) == namespace["RIGHT"], number
 
 
 @pytest.mark.parametrize(("lesson", "which"), EXERCISES)
@@ -159,19 +159,19 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("parts", CHANGES.values(), ids=CHANGES)
-def test_each_way_to_the_identity_is_right(parts):
+@pytest.mark.parametrize("expressions", CHANGES.values(), ids=CHANGES)
+def test_each_way_to_the_identity_is_right(expressions):
     namespace = exercise(11, 3)
 
     def way(block):
-        for part in parts:
-            for weight in block.get_submodule(part).parameters():
+        for expression in expressions:
+            for weight in block.get_submodule(expression).parameters():
                 torch.nn.init.zeros_(weight)
         return block
 
     assert namespace["check"](way) == namespace["RIGHT"]
-    more = [*parts, "self_attention.key_projection", "self_attention.query_projection"]
-    parts[:] = more
+    more = [*expressions, "self_attention.key_projection", "self_attention.query_projection"]
+    expressions[:] = more
     assert "three are enough" in namespace["check"](way)
 
 
@@ -206,14 +206,14 @@ def test_a_test_for_leaks_changes_every_place_and_looks_at_every_place(far, acce
 def test_generation_that_keeps_a_mark_or_no_bound_is_told_so():
     namespace = exercise(9, 2)
     solution, begin, end = namespace["solution"], namespace["BOS"], namespace["EOS"]
-    said = namespace["check"](lambda *given: [begin, *solution(*given)])
-    assert said.startswith("The list holds the begin mark")
-    said = namespace["check"](lambda *given: [*solution(*given), end])
-    assert said.startswith("The list holds the end mark")
-    said = namespace["check"](
-        lambda model, source, lengths, most: solution(model, source, lengths, 30)
+    message = namespace["check"](lambda *given: [begin, *solution(*given)])
+    assert message.startswith("The list holds the begin mark")
+    message = namespace["check"](lambda *given: [*solution(*given), end])
+    assert message.startswith("The list holds the end mark")
+    message = namespace["check"](
+        lambda model, source, lengths, limit: solution(model, source, lengths, 30)
     )
-    assert said.startswith("With most=2")
+    assert message.startswith("With most=2")
 
 
 def test_a_layer_that_is_not_switched_off_is_told_so():
@@ -221,7 +221,7 @@ def test_a_layer_that_is_not_switched_off_is_told_so():
     regard, model, tested = namespace["regard"], namespace["model"], namespace["TESTED"]
     of = namespace["mean_log_probability"]
 
-    def after(layer):
+    def normalised_after(layer):
         with regard.change(model, {f"decoder.{layer}.cross": regard.edits.Scale(0.0)}):
             pass
         return of(tested)
@@ -230,22 +230,22 @@ def test_a_layer_that_is_not_switched_off_is_told_so():
         model.decoder[layer].cross_attention.value_projection.weight.data.zero_()
         return of(tested)
 
-    whole = of(tested)
-    assert "inside the `with` block" in namespace["check"](after)
+    full_output = of(tested)
+    assert "inside the `with` block" in namespace["check"](normalised_after)
     assert "inside the `with` block" in namespace["check"](lambda layer: of(tested))
     assert "stays changed" in namespace["check"](for_ever)
-    assert of(tested) == pytest.approx(whole)
+    assert of(tested) == pytest.approx(full_output)
 
 
 def test_the_wrong_head_and_the_wrong_words_are_named():
     namespace = exercise(12, 3)
-    said = namespace["check"](lambda model, head: namespace["solution"](model, 1 - head))
-    assert said.startswith("Head 1 was removed, not head 0")
+    message = namespace["check"](lambda model, head: namespace["solution"](model, 1 - head))
+    assert message.startswith("Head 1 was removed, not head 0")
     namespace = exercise(4, 3)
-    said = namespace["check"](lambda word, k: namespace["solution"](word, k)[::-1])
-    assert "order of their weights" in said
-    said = namespace["check"](lambda word, k: namespace["solution"](word, k + 1)[1:])
-    assert "the largest weights of all English words" in said
+    message = namespace["check"](lambda word, k: namespace["solution"](word, k)[::-1])
+    assert "order of their weights" in message
+    message = namespace["check"](lambda word, k: namespace["solution"](word, k + 1)[1:])
+    assert "the largest weights of all English words" in message
 
 
 def test_the_reader_of_cells_takes_what_is_needed():

@@ -23,14 +23,14 @@ OPTIONS = re.compile(r"\A(?:(?::.*\n)+|---\n(?:.*\n)*?---\n)")  # of a cell: its
 
 def faults(text: str) -> list[str]:
     """What the form of a lesson lacks, a sentence for each."""
-    found = []
+    missing = []
     if not text.startswith(HEADER):
-        found.append("the header is not that of a text notebook")
-    parts = ("\n# ", "**You will see**", "**What the figure shows.**", "## Sources", "RIGHT =")
-    found += [f"{part.strip()} is missing" for part in parts if part not in text]
+        missing.append("the header is not that of a text notebook")
+    sections = ("\n# ", "**You will see**", "**What the figure shows.**", "## Sources", "RIGHT =")
+    missing += [f"{part.strip()} is missing" for part in sections if part not in text]
     exercises = re.split(r"^### Exercise ", text, flags=re.MULTILINE)[1:]
     if len(exercises) < 2:
-        found.append(f"there are {len(exercises)} exercises: at least 2 are needed")
+        missing.append(f"there are {len(exercises)} exercises: at least 2 are needed")
     for exercise in exercises:
         title = exercise.splitlines()[0]
         cells = re.findall(
@@ -39,16 +39,16 @@ def faults(text: str) -> list[str]:
         checks = re.findall(r"^def (check_\w+)\(", "".join(cells), re.MULTILINE)
         hidden = [cell for cell in cells if cell.startswith(f":tags: [hide-cell]\n{FOLDED}")]
         if not any(re.search(r"(= |return |^ +)\.\.\.$", cell, re.MULTILINE) for cell in cells):
-            found.append(f"exercise {title}: there is no gap (...) to fill")
+            missing.append(f"exercise {title}: there is no gap (...) to fill")
         if not checks or f"print({checks[0]}(" not in "".join(cells):
-            found.append(f"exercise {title}: no check runs on the reader's answer")
+            missing.append(f"exercise {title}: no check runs on the reader's answer")
         elif not any(f"== RIGHT != {checks[0]}(" in cell for cell in hidden):
-            found.append(f"exercise {title}: no folded cell shows a solution and a mistake")
+            missing.append(f"exercise {title}: no folded cell shows a solution and a mistake")
         if any(":tags: [hide-" in cell and FOLDED not in cell for cell in cells):
-            found.append(f"exercise {title}: a cell is folded on the site, but not in a notebook")
+            missing.append(f"exercise {title}: a cell is folded on the site, but not in a notebook")
     for cell in re.findall(r"^```\{code-cell\} python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
         compile(OPTIONS.sub("", cell), "lesson", "exec")
-    return found
+    return missing
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
@@ -64,7 +64,7 @@ def test_each_number_is_that_of_one_lesson_and_in_its_title():
 
 
 @pytest.mark.parametrize(
-    ("part", "instead", "fault"),
+    ("section", "instead", "fault"),
     [
         ("format_name: myst", "format_name: light", "header"),
         ("## Sources", "## Books", "Sources"),
@@ -76,7 +76,7 @@ def test_each_number_is_that_of_one_lesson_and_in_its_title():
         (FOLDED, "", "not in a notebook"),
     ],
 )
-def test_a_missing_part_of_a_lesson_is_found(part, instead, fault):
+def test_a_missing_part_of_a_lesson_is_found(section, instead, fault):
     text = LESSONS[0].read_text(encoding="utf-8")
-    assert part in text
-    assert any(fault in found for found in faults(text.replace(part, instead)))
+    assert section in text
+    assert any(fault in found for found in faults(text.replace(section, instead)))

@@ -22,8 +22,8 @@ RULES = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_in_docstrings_run(name):
-    found = doctest.testmod(importlib.import_module(name), optionflags=RULES)
-    assert found.failed == 0
+    result = doctest.testmod(importlib.import_module(name), optionflags=RULES)
+    assert result.failed == 0
 
 
 def test_the_rooms_were_found_and_hold_examples():

@@ -37,6 +37,6 @@ def conf():
 )
 def test_functions_are_set_with_a_space(conf, formula, text):
     spaced = conf.spaced(tex2mathml(formula))
-    shown = re.sub(r"<mspace[^>]*></mspace>", "_", re.sub(r"\s+", "", spaced))
-    shown = re.sub(r"<[^_>]*>|&ApplyFunction;", "", shown)
-    assert shown.replace("_", " ") == text
+    symbols = re.sub(r"<mspace[^>]*></mspace>", "_", re.sub(r"\s+", "", spaced))
+    symbols = re.sub(r"<[^_>]*>|&ApplyFunction;", "", symbols)
+    assert symbols.replace("_", " ") == text

@@ -30,9 +30,9 @@ def watch() -> Callable[[], object]:
     layer = torch.nn.TransformerEncoderLayer(16, nhead=2, batch_first=True).eval()
 
     def watched() -> object:
-        with torch.no_grad(), regard.watch(layer) as seen:
+        with torch.no_grad(), regard.watch(layer) as attentions:
             layer(torch.randn(1, 5, 16))
-        return seen["self_attn"].weights()
+        return attentions["self_attn"].weights()
 
     return watched
 
@@ -68,7 +68,7 @@ def entered(call: Callable[[], object]) -> list[str]:
     return list(files)
 
 
-def listed(title: str, package: str) -> list[list[str]]:
+def listed_files(title: str, package: str) -> list[list[str]]:
     """The files that each step of a walk names."""
     page = PAGE.read_text(encoding="utf-8")
     steps = page.partition(f"**{title}")[2].partition("\n\n")[2].partition("\n\n")[0]
@@ -78,7 +78,7 @@ def listed(title: str, package: str) -> list[list[str]]:
 
 @pytest.mark.parametrize(("title", "package", "prepare"), WALKS, ids=[walk[0] for walk in WALKS])
 def test_the_files_of_a_walk_are_entered_in_the_order_of_the_page(title, package, prepare):
-    files, steps = entered(prepare()), listed(title, package)
+    files, steps = entered(prepare()), listed_files(title, package)
     assert len(steps) > 3
     leading = [step[0] for step in steps if step[0] in files]
     assert leading == [name for name in files if name in set(leading)]

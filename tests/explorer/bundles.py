@@ -48,5 +48,5 @@ class Bundle:
         return self.buffer(attention["weights"]["buffer"], "<f2").reshape(attention["shape"])
 
     def labels(self, name: str) -> tuple[list[str], list[str]]:
-        one, sequences = self.attention(name), self.header["sequences"]
-        return sequences[one["rows"]]["tokens"], sequences[one["columns"]]["tokens"]
+        header, sequences = self.attention(name), self.header["sequences"]
+        return sequences[header["rows"]]["tokens"], sequences[header["columns"]]["tokens"]

@@ -28,8 +28,11 @@ GOLD = Gold([{(1, 0), (2, 1), (3, 2), (5, 3), (4, 4), (6, 5)}], [{(0, 5), (0, 0)
 @pytest.mark.parametrize("name", ["es-en", "es-en-recurrent"])
 def test_the_heads_of_a_translation_agree_as_in_alignment(name):
     translator = Translator.open(name)
-    scene, made = translating.of_gold(translator, GOLD, 0, name)
-    assert (made.source, made.text) == ("¿ Dónde está la casa grande?", "Where is the big house?")
+    scene, translation = translating.of_gold(translator, GOLD, 0, name)
+    assert (translation.source, translation.text) == (
+        "¿ Dónde está la casa grande?",
+        "Where is the big house?",
+    )
     words = [text for _, _, text in scene.sequences[0].words]
     assert words == [*WORDS[0], "</s>"]
     bundle = Bundle(pack(scene))
@@ -45,14 +48,14 @@ def test_the_heads_of_a_translation_agree_as_in_alignment(name):
             assert actual_attention[name] == pytest.approx(
                 [1 - score.aer / 100 for score in scores]
             )
-    other = set(bundle.names) - set(linked)
-    assert not any("agreement" in bundle.attention(each)["measures"] for each in other)
+    unlinked = set(bundle.names) - set(linked)
+    assert not any("agreement" in bundle.attention(each)["measures"] for each in unlinked)
 
 
 @st.composite
-def cuts(draw, most: int = 6):
+def cuts(draw, maximum: int = 6):
     """Words of 0 to 3 tokens, one after the other, and the number of the tokens."""
-    sizes = draw(st.lists(st.integers(0, 3), min_size=1, max_size=most).filter(any))
+    sizes = draw(st.lists(st.integers(0, 3), min_size=1, max_size=maximum).filter(any))
     ends = torch.tensor([0, *sizes]).cumsum(0).tolist()
     return list(pairwise(ends)), ends[-1]
 
@@ -72,17 +75,17 @@ def test_links_are_those_of_a_matrix_in_blocks_of_any_size(keys, queries, data):
     links = Links(sure, possible)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(agreement, "BLOCK", data.draw(st.sampled_from([1, 20, 1 << 22])))
-        found = agreement.agreement(StoredLook(weights), across, down, links)
-    assert found == pytest.approx(expected)
+        actual = agreement.agreement(StoredLook(weights), across, down, links)
+    assert actual == pytest.approx(expected)
 
 
 def test_a_look_takes_links_between_its_keys_and_queries():
     look = StoredLook(torch.eye(4)[None, [1, 2, 0]].repeat(2, 1, 1))
     bundle = Bundle(pack(scenes.of_look(look, links=[(1, 0), (2, 1), (3, 2)])))
     assert bundle.header["links"]["sure"] == [[1, 0], [2, 1], [3, 2]]
-    (one,) = bundle.header["attentions"]
-    assert one["measures"]["agreement"] == pytest.approx([2 / 3, 2 / 3])
-    assert "agreement, word read" not in one["measures"]
+    (attention,) = bundle.header["attentions"]
+    assert attention["measures"]["agreement"] == pytest.approx([2 / 3, 2 / 3])
+    assert "agreement, word read" not in attention["measures"]
     with pytest.raises(ShapeError, match=r"link \(4, 0\): there are 4 keys and 3 queries"):
         scenes.of_look(look, links=[(4, 0)])
 
@@ -90,10 +93,12 @@ def test_a_look_takes_links_between_its_keys_and_queries():
 def test_a_watch_takes_links_of_its_cross_attentions():
     torch.manual_seed(0)
     model = torch.nn.TransformerDecoderLayer(16, 2, 16, batch_first=True).eval()
-    with torch.no_grad(), regard.watch(model) as seen:
+    with torch.no_grad(), regard.watch(model) as attentions:
         model(torch.randn(1, 3, 16), torch.randn(1, 5, 16))
-    best = seen["multihead_attn.cross"].weights()[0].argmax(-1).tolist()
-    bundle = Bundle(pack(seen.scene(links=[(key, query) for query, key in enumerate(best[1])])))
+    best = attentions["multihead_attn.cross"].weights()[0].argmax(-1).tolist()
+    bundle = Bundle(
+        pack(attentions.scene(links=[(key, query) for query, key in enumerate(best[1])]))
+    )
     assert bundle.header["links"]["of"] == ["multihead_attn.cross"]
     measures = bundle.attention("multihead_attn.cross")["measures"]
     same = sum(a == b for a, b in zip(*best, strict=True))

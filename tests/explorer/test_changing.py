@@ -29,7 +29,7 @@ def translator() -> Translator:
 
 @pytest.mark.parametrize("text", ["¿Dónde está el gato?", TEXT, "No sé qué hacer con mi vida."])
 def test_a_change_needs_little_more_processor_time_than_the_sentence(translator, text):
-    _, before = explore(translator, text)
+    _, original = explore(translator, text)
 
     def seconds(work: Callable[[], object]) -> float:
         start = time.process_time()
@@ -37,7 +37,7 @@ def test_a_change_needs_little_more_processor_time_than_the_sentence(translator,
         return time.process_time() - start
 
     def change() -> None:
-        pack(retranslated(translator, before, OFF)[0], "run")
+        pack(retranslated(translator, original, OFF)[0], "run")
 
     change()
     turns = [(seconds(change), seconds(lambda: explore(translator, text))) for _ in range(3)]
@@ -46,38 +46,40 @@ def test_a_change_needs_little_more_processor_time_than_the_sentence(translator,
 
 
 def test_the_scene_says_how_likely_the_translation_before_is_now(translator):
-    _, before = explore(translator, TEXT)
+    _, original = explore(translator, TEXT)
     for edits in (OFF, {"decoder.*.cross": [Scale(0.0)]}):
-        scene, made = retranslated(translator, before, edits)
-        again, alone = explore(translator, TEXT, edits=edits)
-        assert made.text == alone.text
-        now = scene.more["before"]["log_probability"]
-        assert now == pytest.approx(log_probability(translator, before, edits), abs=1e-4)
-        for one, two in zip(scene.attentions, again.attentions, strict=True):
-            assert torch.equal(one.look.weights(), two.look.weights())
-    assert made.text != before.text
+        scene, translation = retranslated(translator, original, edits)
+        repetition, alone = explore(translator, TEXT, edits=edits)
+        assert translation.text == alone.text
+        likelihood = scene.more["before"]["log_probability"]
+        assert likelihood == pytest.approx(log_probability(translator, original, edits), abs=1e-4)
+        for attention, two in zip(scene.attentions, repetition.attentions, strict=True):
+            assert torch.equal(attention.look.weights(), two.look.weights())
+    assert translation.text != original.text
 
 
 def test_another_sentence_in_place_of_the_one_before(translator):
-    _, before = explore(translator, TEXT)
+    _, original = explore(translator, TEXT)
     exchanged = TEXT.replace("casa", "torre")
-    scene, made = retranslated(translator, before, {}, exchanged)
-    assert made.text == translator.translate([exchanged])[0].text != before.text
-    assert scene.more["before"]["log_probability"] < before.log_probability
+    scene, translation = retranslated(translator, original, {}, exchanged)
+    assert translation.text == translator.translate([exchanged])[0].text != original.text
+    assert scene.more["before"]["log_probability"] < original.log_probability
 
 
 def test_watches_in_a_held_interception_see_the_same_and_the_end_restores_all(monkeypatch):
     attend = torch.nn.functional.scaled_dot_product_attention
-    other = ModuleType("other")
-    other.attend = attend
-    monkeypatch.setitem(sys.modules, "other", other)
+    second_module = ModuleType("other")
+    second_module.attend = attend
+    monkeypatch.setitem(sys.modules, "other", second_module)
     model = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
     x = torch.randn(1, 5, 8)
     with intercepted(model):
-        assert other.attend is torch.nn.functional.scaled_dot_product_attention is not attend
+        assert (
+            second_module.attend is torch.nn.functional.scaled_dot_product_attention is not attend
+        )
         for _ in range(2):
-            with regard.watch(model) as seen:
+            with regard.watch(model) as attentions:
                 model(x, x, x, need_weights=False)
-            assert seen["self"].shape == (1, 2, 5, 5)
-        assert other.attend is not attend
-    assert other.attend is torch.nn.functional.scaled_dot_product_attention is attend
+            assert attentions["self"].shape == (1, 2, 5, 5)
+        assert second_module.attend is not attend
+    assert second_module.attend is torch.nn.functional.scaled_dot_product_attention is attend

@@ -46,12 +46,12 @@ class Server:
 
     def ask(self, method: str, path: str, body: object = None, **headers: str):
         """Status, headers and content of one answer."""
-        asked = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         content = json.dumps(body) if body is not None else None
-        asked.request(method, path, content, {**JSON, **headers} if content else headers)
-        answer = asked.getresponse()
+        connection.request(method, path, content, {**JSON, **headers} if content else headers)
+        answer = connection.getresponse()
         read = answer.read()
-        asked.close()
+        connection.close()
         return answer.status, answer.headers, read
 
     def translate(self, text: str):
@@ -169,12 +169,12 @@ def test_no_path_leads_out(server, path):
     ids=["userinfo", "absolute", "websocket"],
 )
 def test_strange_requests_open_nothing(server, lines):
-    first, *headers = lines
+    status_line, *headers = lines
     with server.connect() as client:
-        host = "evil.com" if "evil" in first else f"127.0.0.1:{server.port}"
-        client.sendall("\r\n".join([first, f"Host: {host}", *headers, "", ""]).encode())
+        host = "evil.com" if "evil" in status_line else f"127.0.0.1:{server.port}"
+        client.sendall("\r\n".join([status_line, f"Host: {host}", *headers, "", ""]).encode())
         status = int(client.recv(4096).split()[1])
-    assert status in ((400, 404, 421) if "evil" in first else (200, 400, 426))
+    assert status in ((400, 404, 421) if "evil" in status_line else (200, 400, 426))
     server.healthy()
 
 
@@ -203,13 +203,13 @@ def test_a_crowd_gets_its_own_answers_or_is_told_to_come_back(server):
     alone = {text: text_of(server.translate(text)[2]) for text in texts}
     assert len(set(alone.values())) == len(texts)
 
-    def one(number: int):
+    def single_request(number: int):
         text = texts[number % len(texts)]
         status, headers, content = server.translate(text)
         return text, status, headers, content
 
     with ThreadPoolExecutor(150) as pool:
-        answers = list(pool.map(one, range(200)))
+        answers = list(pool.map(single_request, range(200)))
     served = [answer for answer in answers if answer[1] == 200]
     assert len(served) > 50
     for text, _, _, content in served:
@@ -306,7 +306,7 @@ def test_a_port_in_use_is_named(server):
 
 
 def test_a_port_in_use_is_an_error_of_ours():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         with pytest.raises(PortError, match=str(port)):
             listen("127.0.0.1", port)

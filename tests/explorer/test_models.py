@@ -42,9 +42,9 @@ def test_checkpoints_are_listed_and_opened_by_name(trained):
     models = Models({"own": trained, "es-en": "es-en"})
     assert models.names == ["own", "own@step-100", "own@step-200", "es-en"]
     assert models.trains
-    first, last = (models.open(f"own@step-{step}").model for step in (100, 200))
-    for one, two in zip(first.parameters(), last.parameters(), strict=True):
-        torch.testing.assert_close(one / 2, two)
+    first_model, last_model = (models.open(f"own@step-{step}").model for step in (100, 200))
+    for parameter, two in zip(first_model.parameters(), last_model.parameters(), strict=True):
+        torch.testing.assert_close(parameter / 2, two)
     assert models.exact("own") == "own@step-200"
     assert models.exact("es-en") == "es-en"
     assert not Models({"es-en": "es-en"}).trains

@@ -24,9 +24,9 @@ def run(request):
     return scene, arithmetic(translator, translation)
 
 
-def close(one, two, tolerance=1e-4):
+def close(actual, two, tolerance=1e-4):
     torch.testing.assert_close(
-        torch.as_tensor(one, dtype=torch.float32),
+        torch.as_tensor(actual, dtype=torch.float32),
         torch.as_tensor(two, dtype=torch.float32),
         atol=tolerance,
         rtol=1e-4,
@@ -38,18 +38,18 @@ def test_the_numbers_of_every_attention_follow_from_each_other(run):
     for attention in scene.attentions:
         heads, queries, keys = attention.shape
         head, query, key = heads - 1, queries // 2, min(1, keys - 1)
-        found = numbers.of(attention.name, head, query, key)
-        shown = attention.look.weights().reshape(attention.shape)[head, query]
-        close(found["weights"], shown, 1e-5)
-        terms = found["terms"]
+        stages = numbers.of(attention.name, head, query, key)
+        weight = attention.look.weights().reshape(attention.shape)[head, query]
+        close(stages["weights"], weight, 1e-5)
+        terms = stages["terms"]
         close(sum(terms["terms"]), terms["sum"])
         close(terms["sum"] * terms["scale"], terms["score"])
-        close(terms["score"], found["scores"][key])
-        scores = torch.tensor(found["scores"])
-        if "bias" in found:
-            scores = scores + torch.tensor(found["bias"])
-        scores = scores.masked_fill(~torch.tensor(found["readable"]), -torch.inf)
-        close(scores.softmax(-1), shown, 1e-5)
+        close(terms["score"], stages["scores"][key])
+        scores = torch.tensor(stages["scores"])
+        if "bias" in stages:
+            scores = scores + torch.tensor(stages["bias"])
+        scores = scores.masked_fill(~torch.tensor(stages["readable"]), -torch.inf)
+        close(scores.softmax(-1), weight, 1e-5)
 
 
 def test_readings_heads_and_residuals_add_up(run):
@@ -57,16 +57,18 @@ def test_readings_heads_and_residuals_add_up(run):
     if type(numbers.model).__name__ != "Transformer":
         pytest.skip("the recurrent model has no residual stream")
     for attention in scene.attentions:
-        found = numbers.of(attention.name, 1, 2, 0)
-        stages = found["stages"]
-        before = torch.tensor(stages["before: residual in"])
-        after = torch.tensor(stages["before: residual out"])
-        close(before + torch.tensor(stages["attention output"]), after)
+        result = numbers.of(attention.name, 1, 2, 0)
+        stages = result["stages"]
+        residual_in = torch.tensor(stages["before: residual in"])
+        residual_out = torch.tensor(stages["before: residual out"])
+        close(residual_in + torch.tensor(stages["attention output"]), residual_out)
         fed = torch.tensor(stages["feed-forward: residual in"])
         out = torch.tensor(stages["feed-forward: residual out"])
         close(fed + torch.tensor(stages["feed-forward: output"]), out)
-        close(found["split"], found["terms"]["score"], 1e-3)
-        close(sum(pair["score"] for pair in found["pairs"]) + found["rest"], found["split"], 1e-3)
+        close(result["split"], result["terms"]["score"], 1e-3)
+        close(
+            sum(pair["score"] for pair in result["pairs"]) + result["rest"], result["split"], 1e-3
+        )
 
 
 def test_the_heads_outputs_sum_to_the_attentions_output(run):
@@ -100,18 +102,21 @@ def test_models_of_other_settings(name, edits):
     translator = Translator(actual_translator.run, model, actual_translator.tokenizers)
     numbers = arithmetic(translator, actual_translator.translate([TEXT])[0], edits)
     for look in numbers.looks:
-        found = numbers.of(look, 1, 2, 1)
-        stages = found["stages"]
-        close(found["terms"]["score"], found["scores"][1])
+        result = numbers.of(look, 1, 2, 1)
+        stages = result["stages"]
+        close(result["terms"]["score"], result["scores"][1])
         if edits:
-            assert sorted(found["edited"])[-2:] == [0.0, pytest.approx(1.0)]
+            assert sorted(result["edited"])[-2:] == [0.0, pytest.approx(1.0)]
         path = numbers.looks.path(look)
         weight = model.get_submodule(path).output_projection.weight
-        part = weight[:, weight.shape[1] // 2 :]  # of head 1 of 2
-        close(part @ torch.tensor(stages["reading"]), stages["head output"])
-        other = numbers.of(look, 0, 2, 1)["stages"]["head output"]
+        head_weight = weight[:, weight.shape[1] // 2 :]  # of head 1 of 2
+        close(head_weight @ torch.tensor(stages["reading"]), stages["head output"])
+        head_output = numbers.of(look, 0, 2, 1)["stages"]["head output"]
         output = torch.tensor(stages["attention output"])
-        close(torch.tensor(other) + torch.tensor(stages["head output"]) + bias(model, path), output)
+        close(
+            torch.tensor(head_output) + torch.tensor(stages["head output"]) + bias(model, path),
+            output,
+        )
         total = torch.tensor(stages["before: residual in"]) + output
         if name == "post-norm":
             residual = model.get_submodule(path.replace("_attention", "_residual"))
@@ -119,7 +124,7 @@ def test_models_of_other_settings(name, edits):
             assert "before: residual out" not in stages
         else:
             close(total, stages["before: residual out"])
-        close(found["split"], found["terms"]["score"], 1e-4)
+        close(result["split"], result["terms"]["score"], 1e-4)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -143,19 +148,19 @@ def test_a_split_score_passes_the_norms_of_queries_and_keys(norm, score, qk_norm
     translator = Translator(actual_translator.run, model, actual_translator.tokenizers)
     numbers = arithmetic(translator, actual_translator.translate([TEXT])[0])
     for look in numbers.looks:
-        found = numbers.of(look, 1, 2, 1)
-        close(found["split"], found["terms"]["score"], 1e-3)
-    assert len(found["pairs"]) > 20
+        stages = numbers.of(look, 1, 2, 1)
+        close(stages["split"], stages["terms"]["score"], 1e-3)
+    assert len(stages["pairs"]) > 20
 
 
 def test_the_numbers_of_an_edited_recurrent_model():
     translator = Translator.open("es-en-recurrent")
-    scene, made = explore(translator, TEXT, edits={"*": [Hard()]})
-    numbers = arithmetic(translator, made, {"*": [Hard()]})
+    scene, translation = explore(translator, TEXT, edits={"*": [Hard()]})
+    numbers = arithmetic(translator, translation, {"*": [Hard()]})
     for attention in scene.attentions:
-        shown = attention.look.weights().reshape(attention.shape)[0, 3]
+        weight = attention.look.weights().reshape(attention.shape)[0, 3]
         assert numbers.of(attention.name, 0, 3, 1)["edited"] == pytest.approx(
-            shown.tolist(), abs=1e-6
+            weight.tolist(), abs=1e-6
         )
 
 

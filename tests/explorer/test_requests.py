@@ -92,13 +92,13 @@ def test_queries_without_fields(client, route):
 def test_a_translation_with_gold_links_is_asked_for_by_its_number(client):
     gold = Gold([{(1, 0)}], [set()], [(["¿", "Dónde", "?"], ["Where", "?"])])
     explorer = Explorer(Models({"es-en": "es-en"}), gold=gold)
-    with TestClient(application(explorer, [HOST]), base_url=f"http://{HOST}") as own:
-        assert own.get("/api/pairs").json() == {"pairs": [["¿ Dónde ?", "Where ?"]]}
+    with TestClient(application(explorer, [HOST]), base_url=f"http://{HOST}") as test_client:
+        assert test_client.get("/api/pairs").json() == {"pairs": [["¿ Dónde ?", "Where ?"]]}
         right = {"model": "es-en", "pair": 0}
-        answer = post(own, "/api/pair", right)
+        answer = post(test_client, "/api/pair", right)
         assert header(answer.content)["translation"]["translation"] == "Where?"
         for wrong in [*VALUES, 1]:
-            answer = post(own, "/api/pair", {**right, "pair": wrong})
+            answer = post(test_client, "/api/pair", {**right, "pair": wrong})
             assert answer.status_code == 400, wrong
             assert answer.json()["error"].startswith(("pair:", "the request is not")), wrong
     assert client.get("/api/pairs").json() == {"pairs": []}
@@ -139,12 +139,12 @@ def test_edits(client, run, edit):
         wrong += [{**right, field: each} for each in VALUES if not isinstance(each, float)]
         if field == "head":
             wrong.remove({**right, field: None})  # all heads
-    for each in wrong:
-        if each.get("factor") == -1 or each.get("temperature") == 4:
+    for request in wrong:
+        if request.get("factor") == -1 or request.get("temperature") == 4:
             continue
-        answer = post(client, "/api/change", {"run": run, "edits": [each]})
-        assert 400 <= answer.status_code < 500, each
-        assert answer.json()["error"], each
+        answer = post(client, "/api/change", {"run": run, "edits": [request]})
+        assert 400 <= answer.status_code < 500, request
+        assert answer.json()["error"], request
 
 
 @pytest.mark.parametrize("edits", [None, 4, "x", {}, [4], [None], [[]], [{}] * 101])

@@ -18,23 +18,25 @@ def scene(heads: int) -> Scene:
 
 
 def test_old_runs_are_dropped_and_those_in_use_kept():
-    runs, made = Runs(), scene(1)
-    first, second = runs.add(Run(made)), runs.add(Run(made))
+    runs, new_scene = Runs(), scene(1)
+    first_run, second = runs.add(Run(new_scene)), runs.add(Run(new_scene))
     for _ in range(KEPT - 1):
-        assert runs[first]
-        runs.add(Run(made))
-    assert runs[first]
+        assert runs[first_run]
+        runs.add(Run(new_scene))
+    assert runs[first_run]
     with pytest.raises(Refused) as refused:
         runs[second]
     assert refused.value.status == 410
 
 
 def test_tiles_are_kept_of_the_last_heads_over_all_runs():
-    runs, made = Runs(), scene(8)
+    runs, new_scene = Runs(), scene(8)
     for _ in range(5):  # a page that is reloaded has another run of the same scene
-        attention = runs[runs.add(Run(made))].attention("self")
+        attention = runs[runs.add(Run(new_scene))].attention("self")
         tiles = [runs.tiles(attention, head) for head in range(-1, 8)]
         assert runs.tiles(attention, 7) is tiles[-1]
         assert len(runs._tiles) == PYRAMIDS
-    torch.testing.assert_close(tiles[0].look.weights(), made.attentions[0].look.weights().mean(0))
-    torch.testing.assert_close(tiles[3].look.weights(), made.attentions[0].look.weights()[2])
+    torch.testing.assert_close(
+        tiles[0].look.weights(), new_scene.attentions[0].look.weights().mean(0)
+    )
+    torch.testing.assert_close(tiles[3].look.weights(), new_scene.attentions[0].look.weights()[2])

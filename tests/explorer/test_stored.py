@@ -27,32 +27,36 @@ def saved(path, query=None, key=None, **metadata):
 def test_the_look_of_a_file_is_that_of_its_queries_and_keys(tmp_path):
     path, tensors = saved(tmp_path / "a.safetensors", tokens=json.dumps(TOKENS), mask="causal")
     scene = open_file(path)
-    (one,) = scene.attentions
-    assert (scene.title, one.name, one.kind, one.shape) == (
+    (attention,) = scene.attentions
+    assert (scene.title, attention.name, attention.kind, attention.shape) == (
         "a.safetensors",
         "a",
         "causal",
         (4, 3, 3),
     )
-    assert scene.sequences[one.rows].tokens == scene.sequences[one.columns].tokens == TOKENS
+    assert (
+        scene.sequences[attention.rows].tokens
+        == scene.sequences[attention.columns].tokens
+        == TOKENS
+    )
     expected = regard.look(
         tensors["query"],
         tensors["key"].repeat_interleave(2, 0),
         mask=regard.masks.causal(align="end"),
     )
-    torch.testing.assert_close(one.look.weights(), expected.weights())
+    torch.testing.assert_close(attention.look.weights(), expected.weights())
 
 
 def test_queries_of_another_sequence_have_positions(tmp_path):
     path, _ = saved(tmp_path / "a.safetensors", torch.randn(1, 2, 5, 8), torch.randn(1, 2, 3, 8))
     scene = open_file(path)
-    (one,) = scene.attentions
-    assert (one.kind, one.shape) == ("cross", (2, 5, 3))
+    (attention,) = scene.attentions
+    assert (attention.kind, attention.shape) == ("cross", (2, 5, 3))
     assert [side.tokens for side in scene.sequences] == [list("01234"), list("012")]
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("options", "message"),
     [
         ({"key": torch.zeros(2, 3, 4)}, "expected one width"),
         ({"key": torch.zeros(3, 3, 8)}, "multiple of the key heads"),
@@ -67,9 +71,9 @@ def test_queries_of_another_sequence_have_positions(tmp_path):
         ({"mask": "causal", "query": torch.zeros(2, 5, 8)}, "at least 5 keys"),
     ],
 )
-def test_what_does_not_fit_is_refused(tmp_path, how, said):
-    path, _ = saved(tmp_path / "a.safetensors", **how)
-    with pytest.raises(regard.errors.DataError, match=said) as fault:
+def test_what_does_not_fit_is_refused(tmp_path, options, message):
+    path, _ = saved(tmp_path / "a.safetensors", **options)
+    with pytest.raises(regard.errors.DataError, match=message) as fault:
         open_file(path)
     assert "\n" not in str(fault.value)
 
@@ -78,40 +82,40 @@ def test_no_file_and_no_tensors_are_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.safetensors").write_text("no tensors here")
     save_file({"key": torch.zeros(2, 3)}, tmp_path / "half.safetensors")
-    for name, said in [
+    for name, message in [
         ("text", "not a safetensors file"),
         ("half", 'no tensor "query"'),
         ("missing", "cannot be read"),
     ]:
         assert main(["explore", f"{name}.safetensors"]) == 1
         error = capsys.readouterr().err
-        assert said in error
+        assert message in error
         assert error.count("\n") == 1
     assert main(["explore", "half.safetensors", "a_module:call"]) == 2
     assert "one function, file or program at a time" in capsys.readouterr().err
-    for asked, code, said in [
+    for tile, code, message in [
         ("no_such_module:call", 2, "there is no module no_such_module"),
         ("json:nothing", 2, "json has no function nothing"),
         ("os:getcwd", 1, "returned str"),
         ("no such model", 1, "no such model or run folder"),
     ]:
-        assert main(["explore", asked]) == code
+        assert main(["explore", tile]) == code
         error = capsys.readouterr().err
-        assert f"{asked}: {said}" in error or said in error
+        assert f"{tile}: {message}" in error or message in error
         assert "--watch" not in error
 
 
 @pytest.mark.parametrize(
-    ("query", "key", "said"),
+    ("query", "key", "message"),
     [
         ((1 << 20, 1, 1), (1, 1 << 20, 1), "1,099,511,627,776 weights"),
         ((4096, 1, 512), (2, 4096, 512), "8,589,934,592 numbers"),
     ],
 )
-def test_shapes_that_expand_are_refused_before_anything_is_computed(tmp_path, query, key, said):
+def test_shapes_that_expand_are_refused_before_anything_is_computed(tmp_path, query, key, message):
     path, _ = saved(tmp_path / "a.safetensors", torch.ones(query), torch.ones(key))
     assert path.stat().st_size < 1 << 25
-    with pytest.raises(regard.errors.DataError, match=said) as fault:
+    with pytest.raises(regard.errors.DataError, match=message) as fault:
         open_file(path)
     assert str(path) in str(fault.value)
 
@@ -138,11 +142,11 @@ def test_tensors_of_types_that_are_not_read_may_stand_beside_queries_and_keys(tm
 def test_keys_that_all_heads_share_are_not_copied(tmp_path):
     query, key = torch.randn(64, 3, 8), torch.randn(1, 5, 8)
     path, _ = saved(tmp_path / "a.safetensors", query, key)
-    (one,) = open_file(path).attentions
-    assert one.shape == (64, 3, 5)
+    (attention,) = open_file(path).attentions
+    assert attention.shape == (64, 3, 5)
     expected = regard.look(query, key.expand(64, 5, 8))
-    torch.testing.assert_close(one.look.weights(), expected.weights())
-    torch.testing.assert_close(one.look[7].weights(), expected[7].weights())
+    torch.testing.assert_close(attention.look.weights(), expected.weights())
+    torch.testing.assert_close(attention.look[7].weights(), expected[7].weights())
 
 
 def test_the_file_is_named_when_memory_runs_out(tmp_path, monkeypatch):
@@ -158,11 +162,13 @@ def test_the_file_is_named_when_memory_runs_out(tmp_path, monkeypatch):
 
 def test_a_file_that_is_cut_short_while_it_is_shown_changes_nothing(tmp_path):
     path, tensors = saved(tmp_path / "a.safetensors", torch.randn(4, 512, 8))
-    (one,) = open_file(path).attentions
+    (attention,) = open_file(path).attentions
     os.truncate(path, 8)
     assert path.stat().st_size == 8
     expected = regard.look(tensors["query"], tensors["key"].repeat_interleave(2, 0))
-    torch.testing.assert_close(one.look.weights(), expected.weights())  # SIGBUS where it is mapped
+    torch.testing.assert_close(
+        attention.look.weights(), expected.weights()
+    )  # SIGBUS where it is mapped
 
 
 @pytest.mark.parametrize("name", ["pipe.safetensors", "PIPE.SAFETENSORS"])

@@ -28,9 +28,9 @@ def test_tiles_computed_from_the_look(shape, reduce):
             for column in range(-(-size.columns // SIZE)):
                 tile = tiles.tile(level, row, column, reduce)
                 assert tile.exact
-                part = dense[row * SIZE * cells :, column * SIZE * cells :]
-                part = part[: SIZE * cells, : SIZE * cells]
-                strips = [each.split(cells, 1) for each in part.split(cells)]
+                block = dense[row * SIZE * cells :, column * SIZE * cells :]
+                block = block[: SIZE * cells, : SIZE * cells]
+                strips = [each.split(cells, 1) for each in block.split(cells)]
                 pool = torch.max if reduce == "max" else torch.mean
                 expected = torch.stack([torch.stack([pool(c) for c in each]) for each in strips])
                 torch.testing.assert_close(tile.numbers, expected, atol=1e-6, rtol=1e-4)
@@ -105,8 +105,8 @@ def test_pixels_without_a_key_to_read_are_not_numbers(mask, reduce):
     for level, size in enumerate(tiles.levels):
         cells = 1 << level
         for row, column in product(*(range(-(-n // SIZE)) for n in size[:2])):
-            shown = tiles.tile(level, row, column, reduce).numbers
-            part = readable[row * SIZE * cells :, column * SIZE * cells :]
-            strips = [each.split(cells, 1) for each in part[: SIZE * cells].split(cells)]
+            numbers = tiles.tile(level, row, column, reduce).numbers
+            block = readable[row * SIZE * cells :, column * SIZE * cells :]
+            strips = [each.split(cells, 1) for each in block[: SIZE * cells].split(cells)]
             expected = torch.stack([torch.stack([x.any() for x in each]) for each in strips])
-            assert torch.equal(~shown.isnan(), expected[:, : shown.shape[1]])
+            assert torch.equal(~numbers.isnan(), expected[:, : numbers.shape[1]])

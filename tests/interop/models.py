@@ -56,9 +56,9 @@ def translator(folder: Path, joint: bool = True, **changes: Any) -> Translator:
     return Translator(run, model, Tokenizers(source, target))
 
 
-def pairs(made: Translator) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def pairs(translator: Translator) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Two sources, their lengths, and targets that are read, of a translator's vocabularies."""
-    sizes = len(made.tokenizers.source), len(made.tokenizers.target)
+    sizes = len(translator.tokenizers.source), len(translator.tokenizers.target)
     draw = torch.Generator().manual_seed(1)
     source = torch.randint(EOS + 1, sizes[0], (2, 7), generator=draw)
     source[0, 6], source[1, 4], source[1, 5:] = EOS, EOS, PAD

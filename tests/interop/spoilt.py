@@ -21,9 +21,9 @@ def config(**changes: Any) -> Callable[[Path], None]:
 
 def tensors(change: Callable[[dict[str, torch.Tensor]], Any]) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
-        found = safetensors.torch.load_file(folder / "model.safetensors")
-        change(found)
-        safetensors.torch.save_file(found, folder / "model.safetensors")
+        tensors = safetensors.torch.load_file(folder / "model.safetensors")
+        change(tensors)
+        safetensors.torch.save_file(tensors, folder / "model.safetensors")
 
     return spoil
 
@@ -33,5 +33,5 @@ def pickled(folder: Path) -> None:
     (folder / "pytorch_model.bin").write_bytes(b"\x80\x04.")
 
 
-def written(name: str, content: bytes) -> Callable[[Path], None]:
+def with_file(name: str, content: bytes) -> Callable[[Path], None]:
     return lambda folder: (folder / name).write_bytes(content) and None

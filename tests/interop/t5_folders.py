@@ -113,17 +113,17 @@ def padded(rows: list[list[int]], pad: int) -> dict[str, torch.Tensor]:
     }
 
 
-def given(cut: Any, texts: list[str]) -> dict[str, torch.Tensor]:
+def tokenised(cut: Any, texts: list[str]) -> dict[str, torch.Tensor]:
     return padded([[*cut.encode(text), cut.eos_id()] for text in texts], cut.pad_id())
 
 
 def teach(model: Any, cut: Any) -> None:
     """A little of reversing letters, so that what it writes depends on what it reads, and ends."""
     lines = [*LINES, *SENTENCES]
-    labels = given(cut, [line[::-1] for line in lines])
+    labels = tokenised(cut, [line[::-1] for line in lines])
     labels = labels["input_ids"].masked_fill(labels["attention_mask"] == 0, -100)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
     for _ in range(60):
         optimiser.zero_grad()
-        model(**given(cut, lines), labels=labels).loss.backward()
+        model(**tokenised(cut, lines), labels=labels).loss.backward()
         optimiser.step()

@@ -21,22 +21,22 @@ PARTS = {
     "gates": {"gated": True},
     "heads": {"head_width": 6},
 }
-parts = pytest.mark.parametrize(("part", "changes"), PARTS.items(), ids=PARTS)
+each_setting = pytest.mark.parametrize(("setting", "changes"), PARTS.items(), ids=PARTS)
 
 
-@parts
-def test_exporters_name_it(tmp_path, part, changes):
+@each_setting
+def test_exporters_name_it(tmp_path, setting, changes):
     new_translator = translator(tmp_path, norm="post", **changes)
-    for export in (writing.export, ctranslate2.export)[: 2 if part == "alibi" else 1]:
-        with pytest.raises(ModelError, match=part):
+    for export in (writing.export, ctranslate2.export)[: 2 if setting == "alibi" else 1]:
+        with pytest.raises(ModelError, match=setting):
             export(new_translator, tmp_path / "exported")
     assert not (tmp_path / "exported").exists()
 
 
-@parts
-def test_torchs_layers_have_it_not(tmp_path, part, changes):
+@each_setting
+def test_torchs_layers_have_it_not(tmp_path, setting, changes):
     words = {"rotary": "rotates queries and keys", "norms": "RMSNorm", "gates": "gate"}
-    with pytest.raises(ValueError, match=words.get(part, part)):
+    with pytest.raises(ValueError, match=words.get(setting, setting)):
         to_torch(translator(tmp_path, **changes).model)
 
 

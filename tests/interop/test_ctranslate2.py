@@ -100,8 +100,8 @@ def test_every_shape_has_the_same_probabilities(tmp_path, changes):
     scored = engine.score_batch(
         pieces, [new_translator.tokenizers.target.pieces(row[1:]) for row in target]
     )
-    found = torch.tensor([one.log_probs for one in scored])
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    actual = torch.tensor([one.log_probs for one in scored])
+    torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("beam", "alpha"), [(1, 1.0), (5, 0.0), (5, 1.4)])
@@ -129,14 +129,14 @@ def test_a_corpus_is_translated_the_same_or_better(spanish, exported, data_folde
     assert len(differing) <= 15
     # Theirs may stop too early, and the last bits may decide between two that are as good.
     tokenizers = spanish.tokenizers
-    for one, other in differing:
-        source = torch.tensor([[*tokenizers.source.encode(one.source), EOS]])
+    for hypothesis, expected in differing:
+        source = torch.tensor([[*tokenizers.source.encode(hypothesis.source), EOS]])
         vocabulary = tokenizers.target.pieces(range(len(tokenizers.target)))
-        places = [vocabulary.index(piece) for piece in other.target_pieces[:-1]]
+        places = [vocabulary.index(piece) for piece in expected.target_pieces[:-1]]
         (scored,) = forced.score(
             spanish.model, source, torch.tensor([source.shape[1]]), [places], length_penalty=alpha
         )
-        assert one.score >= scored.score - 1e-4
+        assert hypothesis.score >= scored.score - 1e-4
 
 
 def test_the_engine_needs_no_folder_and_searches_as_the_model_was_told(spanish):
@@ -170,13 +170,13 @@ def test_loops_end_and_are_forbidden_as_by_our_own_search(spanish, exported):
             texts, search=spanish.search.as_written().changed(beam=1, **settings)
         )
         theirs = engine.translate(texts, beam=1, **settings)
-        for one, other in zip(theirs, ours, strict=True):
+        for a, b in zip(theirs, ours, strict=True):
             # A second search has a beam, which theirs ends sooner.
-            assert one.repeats == other.repeats
-            if not one.repeats:
-                assert one.target_pieces == other.target_pieces
-                assert one.unfinished == other.unfinished
-            assert one.unknown == other.unknown
+            assert a.repeats == b.repeats
+            if not a.repeats:
+                assert a.target_pieces == b.target_pieces
+                assert a.unfinished == b.unfinished
+            assert a.unknown == b.unknown
         assert [one.repeats for one in theirs] == [False, not settings]
         assert not ours[0].unfinished
 
@@ -194,9 +194,9 @@ def test_pieces_that_were_never_learnt_are_doubted_as_by_our_own_search(tmp_path
 
 
 def test_a_source_without_end_is_cut(spanish, exported):
-    (found,) = Engine(str(exported), workers=1).translate(["gato " * 5000], beam=1)
-    assert len(found.source_pieces) == 513
-    assert len(found.target_pieces) <= 257
+    (translation,) = Engine(str(exported), workers=1).translate(["gato " * 5000], beam=1)
+    assert len(translation.source_pieces) == 513
+    assert len(translation.target_pieces) <= 257
 
 
 def test_learned_positions_are_not_overrun(tmp_path):
@@ -206,8 +206,8 @@ def test_learned_positions_are_not_overrun(tmp_path):
     ours = new_translator.translate(texts, search=Search(beam=1))
     theirs = Engine(tmp_path / "exported", workers=1).translate(texts, beam=1)
     assert len(ours[0].source_pieces) == 12
-    for one, other in zip(theirs, ours, strict=True):
-        assert (one.source_pieces, one.text) == (other.source_pieces, other.text)
+    for a, b in zip(theirs, ours, strict=True):
+        assert (a.source_pieces, a.text) == (b.source_pieces, b.text)
 
 
 def test_two_tokenizers_go_with_the_model(tmp_path):
@@ -264,13 +264,13 @@ def test_mistakes_are_told(spanish, tmp_path, monkeypatch):
 def test_an_engine_of_a_translator_reads_like_it(spanish):
     engine = Engine.of(spanish, workers=1)
     texts = ["Ayer vi a Miguel en la calle.", "¿Donde esta el gato?", "-5", "1.  2"]
-    found, ours = engine.translate(texts), spanish.translate(texts)
-    assert [one.text for one in found] == [one.text for one in ours]
+    actual_translation, ours = engine.translate(texts), spanish.translate(texts)
+    assert [one.text for one in actual_translation] == [one.text for one in ours]
     read_as = [{"Miguel": "Tom"}, {"Donde": "Dónde", "esta": "está"}, {}, {}]
-    assert [one.read_as for one in found] == read_as
-    assert [one.text for one in found[2:]] == texts[2:]
+    assert [one.read_as for one in actual_translation] == read_as
+    assert [one.text for one in actual_translation[2:]] == texts[2:]
     scores = [one.score for one in ours[2:]]
-    assert [one.score for one in found[2:]] == pytest.approx(scores, abs=1e-3)
+    assert [one.score for one in actual_translation[2:]] == pytest.approx(scores, abs=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def reachable(compiled: bytes) -> bool:
     length = int.from_bytes(compiled[:4], "little")
     units = np.frombuffer(compiled[4 : 4 + length], dtype="<u4").astype(np.int64)
     letters = np.arange(1, 256)
-    places, seen = np.zeros(1, np.int64), np.zeros(len(units), bool)
+    places, is_visited = np.zeros(1, np.int64), np.zeros(len(units), bool)
     while len(places):
         unit = units[places]
         base = places ^ ((unit >> 10) << ((unit & 512) >> 6))
@@ -34,8 +34,8 @@ def reachable(compiled: bytes) -> bool:
             return False
         children = base[:, None] ^ letters
         reached = np.unique(children[units[children] & 0x800000FF == letters])
-        places = reached[~seen[reached]]
-        seen[places] = True
+        places = reached[~is_visited[reached]]
+        is_visited[places] = True
     return True
 
 

@@ -42,13 +42,13 @@ def filled(layer: Any) -> Any:
     return layer
 
 
-def same(found: Tensor, expected: Tensor) -> None:
+def same(actual: Tensor, expected: Tensor) -> None:
     """To what single precision holds: Keras casts what it is given on the way."""
-    torch.testing.assert_close(found.to(expected.dtype), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(actual.to(expected.dtype), expected, atol=1e-5, rtol=1e-5)
 
 
-def exact(found: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
+def exact(actual: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(actual, expected, atol=1e-12, rtol=1e-12)
 
 
 ATTENTIONS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -64,21 +64,21 @@ ATTENTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize(("kind", "config"), ATTENTIONS.values(), ids=ATTENTIONS)
 def test_scores_there_and_back(keras, kind, config):
     query, key, value = sequences()
-    given = [query, value, key]
+    inputs = [query, value, key]
     theirs = getattr(keras.layers, kind)(**config, dtype="float64")
-    theirs.build([each.shape for each in given])
+    theirs.build([each.shape for each in inputs])
     filled(theirs)
     readable = torch.tensor([[True, True, True, False], [True, False, False, False]])
-    expected, weights = theirs(given, mask=[None, readable], return_attention_scores=True)
+    expected, weights = theirs(inputs, mask=[None, readable], return_attention_scores=True)
     ours = from_keras(theirs)
-    told = from_keras(KerasLayer(kind, {**config, "width": KEY}, theirs.get_weights()))
-    assert str(told) == str(ours)
+    converted = from_keras(KerasLayer(kind, {**config, "width": KEY}, theirs.get_weights()))
+    assert str(converted) == str(ours)
     output, look = regard.read(query, key, value, score=ours, mask=readable[:, None])
     same(output, expected)
     same(look.weights(), weights)
     back = to_keras(ours, width=KEY).build(dtype="float64")
-    again = back(given, mask=[None, readable])
-    same(again, expected)
+    repetition = back(inputs, mask=[None, readable])
+    same(repetition, expected)
 
 
 HEADS: dict[str, dict[str, Any]] = {
@@ -104,8 +104,8 @@ def test_heads_there_and_back(keras, config, d_key):
     same(output, expected)
     same(look.weights(), weights)
     back = to_keras(ours).build(dtype="float64")
-    for found, weight in zip(back.get_weights(), theirs.get_weights(), strict=True):
-        assert np.array_equal(found, weight)
+    for get_weight, weight in zip(back.get_weights(), theirs.get_weights(), strict=True):
+        assert np.array_equal(get_weight, weight)
 
 
 @pytest.mark.parametrize("use_bias", [True, False])
@@ -121,22 +121,24 @@ def test_grouped_heads_there_and_back(keras, use_bias):
     same(ours(query, key, mask=masks.causal(align="start")), expected)
     assert ours.key_heads == 2
     back = to_keras(ours).build(dtype="float64")
-    for found, weight in zip(back.get_weights(), theirs.get_weights(), strict=True):
-        assert np.array_equal(found, weight)
+    for get_weight, weight in zip(back.get_weights(), theirs.get_weights(), strict=True):
+        assert np.array_equal(get_weight, weight)
     with pytest.raises(ValueError, match="the 2 heads of a group differ"):
         to_keras(ours, key_heads=1)
     with pytest.raises(ValueError, match="pass a divisor of 2, the heads of its keys"):
         to_keras(ours, key_heads=4)
 
 
-def drawn(*shapes: tuple[int, ...]) -> list[Any]:
+def random_arrays(*shapes: tuple[int, ...]) -> list[Any]:
     draw = np.random.default_rng(1)
     return [draw.normal(size=shape) for shape in shapes]
 
 
 def test_heads_are_the_equations_of_keras_without_keras():
     query, key, value = sequences(d_key=8)
-    weights = drawn((6, 3, 4), (3, 4), (8, 3, 4), (3, 4), (5, 3, 5), (3, 5), (3, 5, 7), (7,))
+    weights = random_arrays(
+        (6, 3, 4), (3, 4), (8, 3, 4), (3, 4), (5, 3, 5), (3, 5), (3, 5, 7), (7,)
+    )
     wq, bq, wk, bk, wv, bv, wo, bo = (torch.tensor(each) for each in weights)
     q = torch.einsum("abc,cde->abde", query, wq) + bq
     k = torch.einsum("abc,cde->abde", key, wk) + bk
@@ -152,7 +154,7 @@ def test_heads_are_the_equations_of_keras_without_keras():
 
 def test_grouped_heads_are_the_equations_of_keras_without_keras():
     query, key, _ = sequences()
-    weights = drawn((6, 4, 3), (6, 2, 3), (6, 2, 3), (4, 3, 6))
+    weights = random_arrays((6, 4, 3), (6, 2, 3), (6, 2, 3), (4, 3, 6))
     wq, wk, wv, wo = (torch.tensor(each) for each in weights)
     q = torch.einsum("bqm,muh->bquh", query, wq)
     k = torch.einsum("bkm,mvh->bkvh", key, wk).repeat_interleave(2, 2)
@@ -170,7 +172,7 @@ def test_grouped_heads_are_the_equations_of_keras_without_keras():
 def test_scores_are_the_equations_of_keras_without_keras():
     query, key, _ = sequences()
     added = query[:, :, None] + key[:, None]
-    scale, weight, vector = np.array(0.7), np.array(1.3), drawn((6,))[0]
+    scale, weight, vector = np.array(0.7), np.array(1.3), random_arrays((6,))[0]
     concat = {"score_mode": "concat", "width": 6}
     layers = [
         (KerasLayer("Attention", {"use_scale": True}, [scale]), 0.7 * query @ key.mT),
@@ -239,10 +241,10 @@ def test_layers_that_compute_something_else_are_refused(keras):
             return 2 * super().call(query, value, key, **how)
 
     x = seeded(1, 3, QUERY)
-    for made in (MultiHeadAttention, keras.layers.MultiHeadAttention):
-        layer = made(2, 4)
+    for attention_class in (MultiHeadAttention, keras.layers.MultiHeadAttention):
+        layer = attention_class(2, 4)
         layer(x, x)
-        if made is not MultiHeadAttention:
+        if attention_class is not MultiHeadAttention:
             layer.call = lambda query, value, key=None: query
         with pytest.raises(ValueError, match=r"overrides call|another call than its class"):
             from_keras(layer)
@@ -254,8 +256,8 @@ def test_a_subclass_that_overrides_nothing_is_converted(keras):
 
     x = seeded(1, 3, QUERY).float()
     layer = Mine(2, 4)
-    wanted = layer(x, x)
-    assert torch.allclose(from_keras(layer)(x), torch.as_tensor(wanted), atol=1e-5)
+    expected = layer(x, x)
+    assert torch.allclose(from_keras(layer)(x), torch.as_tensor(expected), atol=1e-5)
 
 
 def test_other_things_are_refused():

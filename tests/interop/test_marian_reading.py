@@ -16,7 +16,7 @@ import sentencepiece
 import torch
 from tests.interop.models import LINES, SENTENCES
 from tests.interop.pieces import trained
-from tests.interop.spoilt import config, pickled, tensors, written
+from tests.interop.spoilt import config, pickled, tensors, with_file
 from tests.journeys.commands import check_refused, run
 
 from regard.errors import ModelError
@@ -43,11 +43,11 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 def table(*models: bytes) -> dict[str, int]:
     """Marian's numbering: end, unknown, pieces by their names, a language, padding."""
-    found: set[str] = set()
+    result: set[str] = set()
     for model in models:
         processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        found |= {processor.id_to_piece(i) for i in range(3, processor.get_piece_size())}
-    names = ["</s>", "<unk>", *sorted(found), ">>fra<<", "<pad>"]
+        result |= {processor.id_to_piece(i) for i in range(3, processor.get_piece_size())}
+    names = ["</s>", "<unk>", *sorted(result), ">>fra<<", "<pad>"]
     return {name: id for id, name in enumerate(names)}
 
 
@@ -56,17 +56,17 @@ def save(folder: Path, **changes: Any) -> Path:
     folder.mkdir()
     source, target = trained(LINES), trained([line[::-1] for line in LINES])
     shared = changes.get("share_encoder_decoder_embeddings", True)
-    words, written = table(source, target), table(target)
+    words, output_table = table(source, target), table(target)
     (folder / "source.spm").write_bytes(source)
     (folder / "target.spm").write_bytes(target)
     (folder / "vocab.json").write_text(json.dumps(words))
     if not shared:
         # Both sides have one padding id: the source's words fill up to the target's.
         words = {**table(source)}
-        size = max(len(words), len(written))
-        words["<pad>"] = written["<pad>"] = size - 1
+        size = max(len(words), len(output_table))
+        words["<pad>"] = output_table["<pad>"] = size - 1
         (folder / "vocab.json").write_text(json.dumps(words))
-        (folder / "target_vocab.json").write_text(json.dumps(written))
+        (folder / "target_vocab.json").write_text(json.dumps(output_table))
     described = {"source_lang": "eng", "target_lang": "fra", "separate_vocabs": not shared}
     (folder / "tokenizer_config.json").write_text(json.dumps(described))
     size = words["<pad>"] + 1
@@ -142,10 +142,10 @@ def test_pieces_ids_and_logits_are_theirs(folder):
     texts = [*SENTENCES, ">>fra<< the ﬁne cat", "日 the sea"]
     actual_tokenizer = tokenizer(texts, return_tensors="pt", padding=True)
     encoded = [ours.tokenizers.source.encode(text) for text in texts]
-    for ids, row, seen in zip(
+    for ids, row, unseen_pieces in zip(
         encoded, actual_tokenizer.input_ids, actual_tokenizer.attention_mask, strict=True
     ):
-        assert [source_words.rows[id] for id in [*ids, EOS]] == row[seen.bool()].tolist()
+        assert [source_words.rows[id] for id in [*ids, EOS]] == row[unseen_pieces.bool()].tolist()
     source, lengths = sources(encoded)
     draw = torch.Generator().manual_seed(0)
     read = torch.randint(EOS, len(target_words.rows), (len(texts), 6), generator=draw)
@@ -178,12 +178,12 @@ def test_greedy_and_beam_search_write_the_same(folder, beams):
     )
     rows = ours.run.words[1].rows
     target = ours.tokenizers.target
-    for one, row in zip(translations, generated.tolist(), strict=True):
+    for translation, row in zip(translations, generated.tolist(), strict=True):
         pieces = [p for p in tokenizer.convert_ids_to_tokens(row) if p != "<pad>"]
         if tokenizer.separate_vocabs:
             names = {rows[i]: name for i, name in enumerate(target.pieces(range(len(target))))}
             pieces = [names[id] for id in row[1:] if id != rows[0]]
-        assert one.target_pieces == pieces
+        assert translation.target_pieces == pieces
     texts = tokenizer.batch_decode(generated, skip_special_tokens=True)
     assert [one.text for one in translations] == [normalise(text) for text in texts]
     assert all(one.text for one in translations)
@@ -218,9 +218,9 @@ def test_there_and_back_is_the_same_model(opus, tmp_path):
     assert [one.text for one in second.translate(texts)] == [
         one.text for one in first_translator.translate(texts)
     ]
-    one, two = first_translator.model.state_dict(), second.model.state_dict()
-    for name in one:
-        assert torch.equal(one[name], two[name]), name
+    single_state, two = first_translator.model.state_dict(), second.model.state_dict()
+    for name in single_state:
+        assert torch.equal(single_state[name], two[name]), name
 
 
 def test_names_of_older_files_are_known(opus, spoilt):
@@ -232,11 +232,14 @@ def test_names_of_older_files_are_known(opus, spoilt):
     tensors["model.encoder.embed_positions.weight"] = torch.zeros(64, 16)
     del tensors["final_logits_bias"]
     safetensors.torch.save_file({name: t.half() for name, t in tensors.items()}, path)
-    found, before = Translator.open(spoilt).model, Translator.open(opus).model
+    actual_model, original_model = Translator.open(spoilt).model, Translator.open(opus).model
     torch.testing.assert_close(
-        found.target_embedding.weight, before.target_embedding.weight, atol=2e-3, rtol=0
+        actual_model.target_embedding.weight,
+        original_model.target_embedding.weight,
+        atol=2e-3,
+        rtol=0,
     )
-    assert found.output.bias[EOS] == 0
+    assert actual_model.output.bias[EOS] == 0
 
 
 def vocabulary(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
@@ -281,10 +284,10 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "enormous": (config(d_model=65536), "config.json asks for"),
     "layers": (config(encoder_layers=3), "tensor model.encoder.layers.2.self_attn.q_proj.weight"),
     "start": (config(decoder_start_token_id=10**6), "decoder_start_token_id is 1000000"),
-    "words": (written("generation_config.json", b'{"bad_words_ids": [[5]]}'), "no other words"),
-    "json": (written("config.json", b"[" * 100_000), "config.json: not valid JSON"),
-    "list": (written("vocab.json", b"[]"), "vocab.json: expected an object"),
-    "twice": (written("vocab.json", b'{"a": 0, "a": 1}'), "vocab.json: .*a key stands twice"),
+    "words": (with_file("generation_config.json", b'{"bad_words_ids": [[5]]}'), "no other words"),
+    "json": (with_file("config.json", b"[" * 100_000), "config.json: not valid JSON"),
+    "list": (with_file("vocab.json", b"[]"), "vocab.json: expected an object"),
+    "twice": (with_file("vocab.json", b'{"a": 0, "a": 1}'), "vocab.json: .*a key stands twice"),
     "id": (vocabulary(lambda v: v.update(the=10**9)), "'the' has the id 1000000000, the embedding"),
     "negative": (vocabulary(lambda v: v.update(the=-1)), "'the' has the id -1, the embedding"),
     "same": (vocabulary(lambda v: v.update(zz=0)), "'zz' and '</s>' have the same id, 0"),
@@ -305,8 +308,8 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "pickle": (pickled, "pytorch_model.bin is a pickle"),
     "fast": (only_a_fast_tokenizer, "it has no source.spm: tokenizer.json cannot be read"),
-    "garbage": (written("target.spm", b"\x0a\xff\xff"), "target.spm: not a usable sentencepiece"),
-    "truncated": (written("model.safetensors", b"\0" * 5), "model.safetensors: corrupted"),
+    "garbage": (with_file("target.spm", b"\x0a\xff\xff"), "target.spm: not a usable sentencepiece"),
+    "truncated": (with_file("model.safetensors", b"\0" * 5), "model.safetensors: corrupted"),
 }
 
 

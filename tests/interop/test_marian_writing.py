@@ -50,10 +50,10 @@ def test_every_shape_has_the_same_logits(tmp_path, changes):
     theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "exported")
     source, lengths, target = pairs(new_translator)
     expected = new_translator.model(source, lengths, target)
-    found = theirs(
+    actual = theirs(
         input_ids=source, attention_mask=(source != PAD).long(), decoder_input_ids=target
     ).logits
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("beams", [1, 4])
@@ -94,10 +94,10 @@ def test_their_tokenizer_cuts_and_joins_as_ours(tmp_path, joint):
 def test_reordering_twice_is_what_it_was(tmp_path):
     state = translator(tmp_path, attention_bias=True, tied="none").model.state_dict()
     order = halves(16)
-    there = reordered(state, order)
-    back = reordered(there, order.argsort())
+    far = reordered(state, order)
+    back = reordered(far, order.argsort())
     assert all(torch.equal(back[name], tensor) for name, tensor in state.items())
-    moved = {name for name, tensor in state.items() if not torch.equal(there[name], tensor)}
+    moved = {name for name, tensor in state.items() if not torch.equal(far[name], tensor)}
     unmoved = {
         name.rpartition(".")[0].rpartition(".")[2] + name[-5:] for name in state.keys() - moved
     }

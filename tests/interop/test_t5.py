@@ -16,8 +16,8 @@ import safetensors.torch
 import sentencepiece
 import torch
 from tests.interop.models import SENTENCES
-from tests.interop.spoilt import config, pickled, tensors, written
-from tests.interop.t5_folders import PROMPT, ROOM, SHAPES, given, save
+from tests.interop.spoilt import config, pickled, tensors, with_file
+from tests.interop.t5_folders import PROMPT, ROOM, SHAPES, save, tokenised
 from tests.journeys.commands import check_refused, run
 
 from regard.errors import ConfigurationError, ModelError
@@ -48,13 +48,13 @@ def folder(request, shaped) -> Path:
 
 
 @pytest.fixture
-def first(shaped) -> Path:
+def first_folder(shaped) -> Path:
     return shaped("t5")
 
 
 @pytest.fixture
-def spoilt(first, tmp_path) -> Path:
-    return Path(shutil.copytree(first, tmp_path / "spoilt"))
+def spoilt(first_folder, tmp_path) -> Path:
+    return Path(shutil.copytree(first_folder, tmp_path / "spoilt"))
 
 
 @torch.no_grad()
@@ -69,7 +69,7 @@ def test_pieces_ids_and_logits_are_theirs(folder):
     draw = torch.Generator().manual_seed(0)
     read = torch.randint(EOS, len(rows), (len(texts), 20), generator=draw)
     read[:, 0] = BOS
-    expected = model(**given(cut, texts), decoder_input_ids=rows[read]).logits
+    expected = model(**tokenised(cut, texts), decoder_input_ids=rows[read]).logits
     actual_model = ours.model(source, lengths, read)
     kept_ids = [id for id in range(actual_model.shape[-1]) if id != BOS]
     torch.testing.assert_close(
@@ -85,7 +85,7 @@ def test_greedy_and_beam_search_write_the_same_or_better(folder, beams):
     search = Search(beam=beams, length_penalty=0, min_length=2, max_length=38, length_ratio=38)
     translations = ours.translate(SENTENCES, search=search)
     generated = model.generate(
-        **given(cut, SENTENCES),
+        **tokenised(cut, SENTENCES),
         num_beams=beams,
         length_penalty=0.0,
         min_new_tokens=2,
@@ -94,45 +94,48 @@ def test_greedy_and_beam_search_write_the_same_or_better(folder, beams):
         output_scores=True,
     )
     scores = generated.sequences_scores.tolist() if beams > 1 else [None] * len(translations)
-    for one, row, score in zip(translations, generated.sequences.tolist(), scores, strict=True):
-        assert one.text
-        if score is not None and one.log_probability > score + 1e-4:
+    for translation, row, score in zip(
+        translations, generated.sequences.tolist(), scores, strict=True
+    ):
+        assert translation.text
+        if score is not None and translation.log_probability > score + 1e-4:
             continue
-        assert score is None or one.log_probability == pytest.approx(score, abs=1e-4)
+        assert score is None or translation.log_probability == pytest.approx(score, abs=1e-4)
         written_row = row[1 : row.index(cut.eos_id())]
-        assert one.target_pieces[:-1] == cut.id_to_piece(written_row)
-        assert one.text == normalise(cut.decode(written_row))
+        assert translation.target_pieces[:-1] == cut.id_to_piece(written_row)
+        assert translation.text == normalise(cut.decode(written_row))
 
 
 @torch.no_grad()
-def test_a_text_may_be_told_what_to_do(first):
-    told, plain = Translator.open(first, to="de"), Translator.open(first)
-    assert Translator.open(first, to="en-de").tokenizers.source.prefix
+def test_a_text_may_be_told_what_to_do(first_folder):
+    prompted, plain = Translator.open(first_folder, to="de"), Translator.open(first_folder)
+    assert Translator.open(first_folder, to="en-de").tokenizers.source.prefix
     text = "the cat sees the sea"
-    one, other = told.translate([text])[0], plain.translate([PROMPT + text])[0]
-    assert (one.text, one.source_pieces) == (other.text, other.source_pieces)
-    assert one.source == text
-    looked = told.translate([text], alignments=True)[0]
+    actual, expected = prompted.translate([text])[0], plain.translate([PROMPT + text])[0]
+    assert (actual.text, actual.source_pieces) == (expected.text, expected.source_pieces)
+    assert actual.source == text
+    looked = prompted.translate([text], alignments=True)[0]
     assert looked.alignment
     assert all(0 <= word < len(text.split()) for word, _ in looked.alignment)
     with pytest.raises(
         ConfigurationError, match=r"--to fr: .* names de, pt_BR, en-de: leave it out"
     ):
-        Translator.open(first, to="fr")
+        Translator.open(first_folder, to="fr")
 
 
 def test_a_tag_among_the_pieces_asks_for_a_language(shaped):
     folder = shaped("madlad")
-    told, plain = Translator.open(folder, to="pt_BR"), Translator.open(folder)
-    one, other = (
-        made.translate([text])[0] for made, text in ((told, "the sea"), (plain, "<2pt_BR> the sea"))
+    tagged, plain = Translator.open(folder, to="pt_BR"), Translator.open(folder)
+    actual, expected = (
+        made.translate([text])[0]
+        for made, text in ((tagged, "the sea"), (plain, "<2pt_BR> the sea"))
     )
-    assert one.source_pieces == other.source_pieces
-    assert "<2pt_BR>" in one.source_pieces
-    assert one.text == other.text
+    assert actual.source_pieces == expected.source_pieces
+    assert "<2pt_BR>" in actual.source_pieces
+    assert actual.text == expected.text
 
 
-def test_commands_take_such_a_folder_and_need_no_transformers(first, tmp_path):
+def test_commands_take_such_a_folder_and_need_no_transformers(first_folder, tmp_path):
     program = (
         "import sys; sys.modules['transformers'] = None\n"
         "from regard.cli.main import main\n"
@@ -140,9 +143,9 @@ def test_commands_take_such_a_folder_and_need_no_transformers(first, tmp_path):
         "    assert main([*command, *sys.argv[1:]]) == 0"
     )
     sentence = "the cat sees the sea"
-    command = [sys.executable, "-c", program, sentence, "--model", str(first), "--to", "de"]
+    command = [sys.executable, "-c", program, sentence, "--model", str(first_folder), "--to", "de"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    (expected,) = Translator.open(first, to="de").translate([sentence])
+    (expected,) = Translator.open(first_folder, to="de").translate([sentence])
     assert printed.startswith(f"{expected.text}\n{expected.text}")
 
 
@@ -159,51 +162,63 @@ def test_ctranslate2_serves_it(folder, tmp_path):
     assert [one.text for one in translations] == [one.text for one in expected]
 
 
-def test_it_searches_as_the_folder_says(first):
-    assert (Translator.open(first).search.beam, Translator.open(first).search.length_penalty) == (
+def test_it_searches_as_the_folder_says(first_folder):
+    assert (
+        Translator.open(first_folder).search.beam,
+        Translator.open(first_folder).search.length_penalty,
+    ) == (
         3,
         1.0,
     )
 
 
-def test_rows_without_a_piece_have_no_text(first):
-    tokenizer = Translator.open(first).tokenizers.target
+def test_rows_without_a_piece_have_no_text(first_folder):
+    tokenizer = Translator.open(first_folder).tokenizers.target
     ids = [*tokenizer.encode("the sea"), *range(len(tokenizer) - ROOM, len(tokenizer))]
     assert tokenizer.decode([-1, *ids, len(tokenizer)]) == "the sea"
     assert tokenizer.decode(ids) == "the sea"
     assert tokenizer.pieces(ids[-1:]) == [f"<{len(tokenizer) - 2}>"]
 
 
-def test_names_of_converted_files_are_known(first, spoilt):
+def test_names_of_converted_files_are_known(first_folder, spoilt):
     path = spoilt / "model.safetensors"
     tensors = safetensors.torch.load_file(path)
     tensors["decoder.embed_tokens.weight"] = tensors.pop("shared.weight")
     name = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
     tensors[name] = torch.zeros(8, 4)
     safetensors.torch.save_file(tensors, path)
-    found, before = Translator.open(spoilt).model, Translator.open(first).model
-    for own, other in zip(found.parameters(), before.parameters(), strict=True):
-        assert torch.equal(own, other)
+    actual_model, original_model = (
+        Translator.open(spoilt).model,
+        Translator.open(first_folder).model,
+    )
+    for a, b in zip(actual_model.parameters(), original_model.parameters(), strict=True):
+        assert torch.equal(a, b)
 
 
-def test_ids_may_stand_with_the_search_and_an_output_may_be_tied_by_its_numbers(first, spoilt):
+def test_ids_may_stand_with_the_search_and_an_output_may_be_tied_by_its_numbers(
+    first_folder, spoilt
+):
     path = spoilt / "config.json"
     table = json.loads(path.read_text())
     ids = {key: table.pop(key) for key in ("pad_token_id", "decoder_start_token_id")}
     path.write_text(json.dumps({**table, "pad_token_id": None}))
     (spoilt / "generation_config.json").write_text(json.dumps({**ids, "eos_token_id": 7}))
     tensors(lambda t: t.update({"lm_head.weight": t["shared.weight"].clone()}))(spoilt)
-    found, before = Translator.open(spoilt), Translator.open(first)
-    assert found.run.words == before.run.words
-    assert found.model.settings == before.model.settings
+    actual_translator, original_translator = Translator.open(spoilt), Translator.open(first_folder)
+    assert actual_translator.run.words == original_translator.run.words
+    assert actual_translator.model.settings == original_translator.model.settings
 
 
-def test_the_output_is_scaled_as_the_configuration_says(first, spoilt):
-    before = Translator.open(first).model.decoder_norm.weight
+def test_the_output_is_scaled_as_the_configuration_says(first_folder, spoilt):
+    original_weight = Translator.open(first_folder).model.decoder_norm.weight
     config(scale_decoder_outputs=False)(spoilt)
-    torch.testing.assert_close(Translator.open(spoilt).model.decoder_norm.weight, 4 * before)
+    torch.testing.assert_close(
+        Translator.open(spoilt).model.decoder_norm.weight, 4 * original_weight
+    )
     config(scale_decoder_outputs=None, tie_word_embeddings=False)(spoilt)
-    torch.testing.assert_close(Translator.open(spoilt).model.decoder_norm.weight, 4 * before)
+    torch.testing.assert_close(
+        Translator.open(spoilt).model.decoder_norm.weight, 4 * original_weight
+    )
 
 
 def only_a_fast_tokenizer(folder: Path) -> None:
@@ -229,8 +244,8 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "nothing": (config(feed_forward_proj=""), "feed_forward_proj is ''"),
     "end": (config(eos_token_id=0), "padding, unknown and end must be three ids"),
     "few": (config(vocab_size=50), "has the id 50, the embedding has rows 0 to 49"),
-    "words": (written("generation_config.json", b'{"bad_words_ids": [[5]]}'), "no other words"),
-    "json": (written("config.json", b"[" * 100_000), "config.json: not valid JSON"),
+    "words": (with_file("generation_config.json", b'{"bad_words_ids": [[5]]}'), "no other words"),
+    "json": (with_file("config.json", b"[" * 100_000), "config.json: not valid JSON"),
     "missing": (tensors(lambda t: t.pop(BIAS)), f"tensor {BIAS} is missing"),
     "extra": (tensors(lambda t: t.update(x=torch.zeros(1))), "tensor x has no place in a T5"),
     "lines": (tensors(lambda t: t.update({"x\n\x1b": torch.zeros(1)})), r"tensor 'x\\n\\x1b' has"),
@@ -238,8 +253,8 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "nan": (tensors(lambda t: t[WI].fill_(torch.nan)), f"tensor {WI} holds numbers that are not"),
     "pickle": (pickled, "pytorch_model.bin is a pickle"),
     "fast": (only_a_fast_tokenizer, "it has no spiece.model: tokenizer.json cannot be read"),
-    "garbage": (written("spiece.model", b"\x0a\xff\xff"), "spiece.model: not a usable sentence"),
-    "truncated": (written("model.safetensors", b"\0" * 5), "model.safetensors: corrupted"),
+    "garbage": (with_file("spiece.model", b"\x0a\xff\xff"), "spiece.model: not a usable sentence"),
+    "truncated": (with_file("model.safetensors", b"\0" * 5), "model.safetensors: corrupted"),
 }
 
 

@@ -37,8 +37,8 @@ def shaken(module: nn.Module) -> Any:
     return module
 
 
-def same(found: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
+def same(actual: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(actual, expected, atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -51,10 +51,10 @@ def test_attention_there_and_back(bias, widths, batch_first):
     query, key = seeded(3, 4, WIDTH), seeded(3, 5, theirs.kdim, seed=1)
     value = seeded(3, 5, theirs.vdim, seed=2)
     ours = from_torch(theirs)
-    given = (query, key, value)
+    inputs = (query, key, value)
     if not batch_first:
-        given = tuple(each.transpose(0, 1) for each in given)
-    expected, weights = theirs(*given, average_attn_weights=False)
+        inputs = tuple(each.transpose(0, 1) for each in inputs)
+    expected, weights = theirs(*inputs, average_attn_weights=False)
     output, look = ours.read(query, key, value)
     same(output, expected if batch_first else expected.transpose(0, 1))
     same(look.weights(), weights)
@@ -77,12 +77,12 @@ MASKS: dict[str, dict[str, Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("given", MASKS.values(), ids=MASKS)
-def test_masks_are_turned_round_at_the_door(given):
+@pytest.mark.parametrize("inputs", MASKS.values(), ids=MASKS)
+def test_masks_are_turned_round_at_the_door(inputs):
     theirs = shaken(nn.MultiheadAttention(WIDTH, HEADS, batch_first=True))
     query, key = seeded(3, 4, WIDTH), seeded(3, 5, WIDTH, seed=1)
-    expected, weights = theirs(query, key, key, average_attn_weights=False, **given)
-    output, look = from_torch(theirs).read(query, key, **masks_from_torch(**given, heads=HEADS))
+    expected, weights = theirs(query, key, key, average_attn_weights=False, **inputs)
+    output, look = from_torch(theirs).read(query, key, **masks_from_torch(**inputs, heads=HEADS))
     same(output, expected)
     same(look.weights(), weights)
     assert not weights.isnan().any()
@@ -116,8 +116,8 @@ def test_layers_there_and_back(norm_first, activation, bias):
     same(from_torch(decoder)(x, states), read)
     same(alone, encoder(states))
     read = decoder(x, states, tgt_mask=later, memory_key_padding_mask=HIDDEN)
-    again = to_torch(from_torch(decoder))
-    same(again(x, states, tgt_mask=later, memory_key_padding_mask=HIDDEN), read)
+    converted = to_torch(from_torch(decoder))
+    same(converted(x, states, tgt_mask=later, memory_key_padding_mask=HIDDEN), read)
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
@@ -133,9 +133,9 @@ def test_a_whole_transformer_there_and_back_with_looks(norm_first):
     same(ours(source, target, readable), expected)
     back = to_torch(ours)
     same(back(source, target, tgt_mask=later, **masks), expected)
-    for part in ("encoder", "decoder"):
-        tensors = getattr(back, part).state_dict()
-        for name, tensor in getattr(theirs, part).state_dict().items():
+    for side in ("encoder", "decoder"):
+        tensors = getattr(back, side).state_dict()
+        for name, tensor in getattr(theirs, side).state_dict().items():
             assert torch.equal(tensors[name], tensor), name
     looks = ours.looks(source, target, readable)
     assert len(looks) == 2 + 2 * 3
@@ -250,8 +250,8 @@ class Scaled(nn.Linear):
 def encoder(**parts: nn.Module) -> nn.TransformerEncoder:
     """An encoder whose second layer has other parts."""
     theirs = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8, batch_first=True), 2)
-    for name, part in parts.items():
-        setattr(theirs.layers[1], name, part)
+    for name, submodule in parts.items():
+        setattr(theirs.layers[1], name, submodule)
     return theirs
 
 
@@ -259,8 +259,8 @@ def pruned() -> nn.Module:
     return prune.l1_unstructured(nn.Linear(8, 8), "weight", 0.5)
 
 
-def replaced(module: Any, name: str, other: Any = lambda *_: None) -> Any:
-    setattr(module, name, other)
+def replaced(module: Any, name: str, replacement: Any = lambda *_: None) -> Any:
+    setattr(module, name, replacement)
     return module
 
 

@@ -53,7 +53,7 @@ class Result(NamedTuple):
     growth: int = 0
 
     @property
-    def last(self) -> str:
+    def last_line(self) -> str:
         """The last line of standard error: what a person reads."""
         return self.err.rstrip("\n").rpartition("\n")[2]
 
@@ -72,7 +72,7 @@ class Bytes(io.BytesIO):
 @contextmanager
 def standing_in(stdin: bytes, out: IO[bytes], err: IO[bytes]) -> Iterator[None]:
     """Streams as the interpreter makes them: text over bytes, here in ASCII, as in a bare locale."""
-    before = sys.stdin, sys.stdout, sys.stderr
+    streams = sys.stdin, sys.stdout, sys.stderr
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin), "ascii")
     sys.stdout = io.TextIOWrapper(out, "ascii")
     sys.stderr = io.TextIOWrapper(err, "ascii", errors="backslashreplace")
@@ -82,7 +82,7 @@ def standing_in(stdin: bytes, out: IO[bytes], err: IO[bytes]) -> Iterator[None]:
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError):
                 stream.flush()
-        sys.stdin, sys.stdout, sys.stderr = before
+        sys.stdin, sys.stdout, sys.stderr = streams
 
 
 def run(
@@ -102,13 +102,13 @@ def run(
     preload()
     command = [str(argument) for argument in arguments]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        before = resident()
+        original = resident()
         child = os.fork()
         if child == 0:
             _be_child(command, stdin, out, err, limits or {}, as_anybody)
         code, used = _waited_for(child)
         texts = [stream.seek(0) or stream.read().decode("utf-8") for stream in (out, err)]
-    growth = used.ru_maxrss * 1024 - before if before else 0
+    growth = used.ru_maxrss * 1024 - original if original else 0
     return Result(code, *texts, used.ru_utime + used.ru_stime, growth)
 
 
@@ -179,8 +179,8 @@ def _be_child(
     try:
         if as_anybody:
             give_up_rights()
-        for which, most in limits.items():
-            resource.setrlimit(which, (most, resource.getrlimit(which)[1]))
+        for which, limit in limits.items():
+            resource.setrlimit(which, (limit, resource.getrlimit(which)[1]))
         torch.set_num_threads(1)
         with standing_in(stdin, out, err):
             code = main(command)
@@ -287,7 +287,7 @@ def check_refused(
     Torch alone has some 220 MB, so that 800 more are within a gigabyte.
     """
     assert result.code == code, result
-    assert result.last.startswith("error: "), result.err
+    assert result.last_line.startswith("error: "), result.err
     for name in named:
         assert str(name) in result.err.partition("error: ")[2], (name, result.err)
     assert "Traceback" not in result.err

@@ -98,7 +98,7 @@ def model(trained: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def own(corpus: Path, tmp_path: Path) -> Path:
+def corpus_copy(corpus: Path, tmp_path: Path) -> Path:
     """A copy of the corpus, to be spoilt."""
     return Path(shutil.copytree(corpus, tmp_path / "own"))
 

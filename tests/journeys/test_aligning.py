@@ -36,10 +36,10 @@ def test_each_line_has_its_links_and_what_is_used_is_said(trained, tmp_path):
     (tmp_path / "b").write_text("The cat eats today.\n\nThe sun\n", encoding="utf-8")
     result = run("align", "a", "b", "--model", trained)
     assert result.code == 0, result
-    first, empty, last = result.lines
-    check_links(first, 4, 4)
-    check_links(last, 2, 2)
-    assert len(first.split()) == 4
+    first_line, empty, last_line = result.lines
+    check_links(first_line, 4, 4)
+    check_links(last_line, 2, 2)
+    assert len(first_line.split()) == 4
     assert empty == ""
     assert "layer 0, mean of its heads, rows of the word written, balanced, argmax" in result.err
     assert "nothing was chosen for this model" in result.err
@@ -56,25 +56,27 @@ def test_json_holds_words_links_and_weights(trained):
 
 
 def test_every_option_changes_what_is_read(trained):
-    def said(*options: str) -> tuple[str, str]:
+    def outputs(*options: str) -> tuple[str, str]:
         result = run("align", *PAIR, "--model", trained, "--format", "json", *options)
         assert result.code == 0, result
         return result.out, result.err
 
-    plain = said("--no-balance")
+    plain = outputs("--no-balance")
     for options in (
         ["--no-balance", "--head", "1"],
         ["--no-balance", "--shift"],
         ["--balance"],
         ["--no-balance", "--method", "threshold", "--threshold", "0.01"],
     ):
-        out, err = said(*options)
+        out, err = outputs(*options)
         assert out != plain[0]
         assert err != plain[1]
         assert "as asked for" in err
-    everything = json.loads(said("--no-balance", "--method", "threshold", "--threshold", "1e-9")[0])
+    everything = json.loads(
+        outputs("--no-balance", "--method", "threshold", "--threshold", "1e-9")[0]
+    )
     assert len(everything["links"]) == 25
-    mutual, argmax = (json.loads(said("--method", name)[0]) for name in ("mutual", "argmax"))
+    mutual, argmax = (json.loads(outputs("--method", name)[0]) for name in ("mutual", "argmax"))
     assert {tuple(link) for link in mutual["links"]} <= {tuple(link) for link in argmax["links"]}
 
 
@@ -92,8 +94,8 @@ def test_a_pair_is_drawn(trained, tmp_path):
     assert result.code == 0, result
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
     (tmp_path / "a").write_text("El\nEl\n", encoding="utf-8")
-    several = run("align", "a", "a", "--model", trained, "--out", "y.png")
-    check_refused(several, "--out draws one pair", code=2)
+    many__result = run("align", "a", "a", "--model", trained, "--out", "y.png")
+    check_refused(many__result, "--out draws one pair", code=2)
     assert not (tmp_path / "y.png").exists()
     assert leftovers(tmp_path) == []
 

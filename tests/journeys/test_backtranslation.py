@@ -59,8 +59,8 @@ def rows(path: Path) -> list[list[str]]:
 
 
 def stop_after(count: int):
-    asked = iter(range(1000))
-    return lambda: next(asked) + 1 >= count
+    counter = iter(range(1000))
+    return lambda: next(counter) + 1 >= count
 
 
 def test_a_table_of_synthetic_sources_and_real_targets_is_learnt_from(
@@ -98,9 +98,9 @@ def test_what_is_interrupted_and_resumed_is_what_was_never_interrupted(back):
     outcome, tally = cut.run(should_stop=stop_after(2))
     assert outcome == "stopped"
     assert 12 <= tally.read < 20
-    part = cut.out.with_name("cut.tsv.part")
-    assert part.read_bytes().endswith(b"\n")
-    with part.open("ab") as file:  # as a kill leaves it, or a power cut
+    partial_file = cut.out.with_name("cut.tsv.part")
+    assert partial_file.read_bytes().endswith(b"\n")
+    with partial_file.open("ab") as file:  # as a kill leaves it, or a power cut
         file.write("half a li\xf1".encode()[:-1])
     with pytest.raises(ConfigurationError, match="was begun and not finished: add --resume"):
         cut.run()
@@ -132,12 +132,12 @@ def test_a_kill_before_the_record_loses_one_chunk_and_no_line(back, monkeypatch)
 
 
 def test_a_finished_table_serves_a_training_on_another_device(back):
-    _, made = back().run(reuse=True)
+    _, second_command = back().run(reuse=True)
     record = back().out.with_name("out.tsv.json")
     message = record.read_text(encoding="utf-8")
     record.write_text(message.replace('"device": "cpu"', '"device": "cuda"'), encoding="utf-8")
     assert '"device": "cuda"' in record.read_text(encoding="utf-8")
-    assert back().run(reuse=True) == ("finished", made)
+    assert back().run(reuse=True) == ("finished", second_command)
     with pytest.raises(ConfigurationError, match="other settings: seed: 1 before, 2 asked for"):
         back(seed=2).run(reuse=True)
 
@@ -160,7 +160,7 @@ def test_other_settings_or_another_text_do_not_go_on(back, text):
     text.write_bytes(whole_content)
     journal = back().out.with_name("out.tsv.part.json")
     good = journal.read_bytes()
-    for spoilt, told in (
+    for spoilt, message in (
         (b"{", "corrupted"),
         (good.replace(b'"version": 1', b'"version": 999'), "format 999"),
         (good.replace(b'"bytes": ', b'"bytes": 9'), "is shorter than"),
@@ -168,7 +168,7 @@ def test_other_settings_or_another_text_do_not_go_on(back, text):
         (b"[" * 100_000, "corrupted"),
     ):
         journal.write_bytes(spoilt)
-        with pytest.raises(DataError, match=told):
+        with pytest.raises(DataError, match=message):
             back().run(resume=True)
     journal.write_bytes(good)
     assert back().run(resume=True)[0] == "finished"
@@ -184,11 +184,11 @@ def test_who_asks_to_stop_while_the_last_sentences_are_translated_has_all_of_the
 def test_who_asks_to_stop_waits_for_no_line_of_a_pipe(back, text, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    held = os.open(pipe, os.O_RDWR)
-    os.write(held, "".join(f"{line}\n" for line in sentences(6)).encode())
+    descriptor = os.open(pipe, os.O_RDWR)
+    os.write(descriptor, "".join(f"{line}\n" for line in sentences(6)).encode())
     work = dataclasses.replace(back(), text=pipe)
     assert work.run(should_stop=lambda: True)[0] == "stopped"
-    os.close(held)
+    os.close(descriptor)
 
 
 def test_what_another_process_finished_meanwhile_is_left_alone(back, monkeypatch):
@@ -209,12 +209,12 @@ def test_what_another_process_finished_meanwhile_is_left_alone(back, monkeypatch
 
 
 def test_two_at_once_are_told_apart(back):
-    one = back()
-    one.run(should_stop=stop_after(1))
-    lock = one.out.with_name("out.tsv.part.lock")
+    result = back()
+    result.run(should_stop=stop_after(1))
+    lock = result.out.with_name("out.tsv.part.lock")
     with files.locked(lock), pytest.raises(RegardError, match="another process is making it"):
-        one.run(resume=True)
-    assert one.run(resume=True)[0] == "finished"
+        result.run(resume=True)
+    assert result.run(resume=True)[0] == "finished"
 
 
 def test_a_line_that_cannot_be_read_is_named_and_once_mended_the_work_goes_on(back, text):
@@ -248,34 +248,34 @@ def test_a_fault_before_the_first_sentences_leaves_nothing(back, text):
 
 
 def test_what_others_have_called_so_is_theirs(back):
-    part = back().out.with_name("out.tsv.part")
-    part.write_bytes(b"half a download")
+    partial_file = back().out.with_name("out.tsv.part")
+    partial_file.write_bytes(b"half a download")
     with pytest.raises(
         RegardError, match=r"out\.tsv\.part: exists already and is not an unfinished"
     ):
         back().run()
-    assert part.read_bytes() == b"half a download"
-    part.unlink()
-    os.mkfifo(part)
+    assert partial_file.read_bytes() == b"half a download"
+    partial_file.unlink()
+    os.mkfifo(partial_file)
     with pytest.raises(RegardError, match=r"out\.tsv\.part: exists already"):
         back().run()
-    assert [path.name for path in part.parent.glob("out*")] == ["out.tsv.part"]
+    assert [path.name for path in partial_file.parent.glob("out*")] == ["out.tsv.part"]
 
 
 def test_an_unfinished_file_that_was_removed_or_changed_is_not_made_again(back):
     def spoil(change) -> RegardError:
         work, answers = back(), iter([False, True])
-        part = work.out.with_name("out.tsv.part")
+        partial_file = work.out.with_name("out.tsv.part")
 
         def meanwhile() -> bool:
             if not next(answers, False):
                 return False
-            change(part)
+            change(partial_file)
             return False
 
         with pytest.raises(RegardError) as caught:
             work.run(should_stop=meanwhile)
-        for path in part.parent.glob("out.tsv*"):
+        for path in partial_file.parent.glob("out.tsv*"):
             path.unlink()
         return caught.value
 
@@ -306,7 +306,7 @@ def test_what_is_no_pair_is_counted():
 
 
 @pytest.mark.parametrize(
-    ("options", "told", "code"),
+    ("options", "message", "code"),
     [
         (["--ratio", "1"], "ratio 1: use a number above 1", 2),
         (["--longest", "0"], "longest 0", 2),
@@ -318,10 +318,10 @@ def test_what_is_no_pair_is_counted():
         (["--out", "no/such/folder.tsv"], "there is no folder", 1),
     ],
 )
-def test_options_out_of_range_are_refused(options, told, code, text, trained):
+def test_options_out_of_range_are_refused(options, message, code, text, trained):
     usual = [("--model", trained), ("--out", "new.tsv")]
-    others = [each for pair in usual if pair[0] not in options for each in pair]
-    check_refused(run("data", "back-translate", text, *others, *options), told, code=code)
+    other_options = [each for pair in usual if pair[0] not in options for each in pair]
+    check_refused(run("data", "back-translate", text, *other_options, *options), message, code=code)
     assert not Path("new.tsv.part").exists()
 
 
@@ -356,10 +356,10 @@ def test_a_training_translates_a_corpus_back_first(table, reverse, corpus, tmp_p
             "".join(f"x\t{line}\n" for line in lines), encoding="utf-8"
         )
         named = f"tsv = '{tmp_path}/mono.tsv'\ntarget_column = 1"
-    both = "[[data.train]]\nsource = 'train.es'\ntarget = 'train.en'\n[[data.train]]\n"
-    both += f"{named}\nback_translator = '{reverse}'\n[tokenizer]"
+    sections = "[[data.train]]\nsource = 'train.es'\ntarget = 'train.en'\n[[data.train]]\n"
+    sections += f"{named}\nback_translator = '{reverse}'\n[tokenizer]"
     config = TINY.replace('train.source = "train.es"\ntrain.target = "train.en"\n', "")
-    (tmp_path / "both.toml").write_text(config.replace("[tokenizer]", both), encoding="utf-8")
+    (tmp_path / "both.toml").write_text(config.replace("[tokenizer]", sections), encoding="utf-8")
     command = ("train", "both.toml", "--data", corpus, "--run", "both")
     result = run(*command)
     assert result.code == 0, result
@@ -374,9 +374,9 @@ def test_a_training_translates_a_corpus_back_first(table, reverse, corpus, tmp_p
     for name in ("config.toml", "checksums.json"):
         (tmp_path / "both" / name).unlink()
     shutil.rmtree(tmp_path / "both" / "checkpoints")
-    before = (tmp_path / "both" / "back-translated-1.tsv").stat().st_mtime_ns
+    time_before = (tmp_path / "both" / "back-translated-1.tsv").stat().st_mtime_ns
     assert run(*command).code == 0
-    assert (tmp_path / "both" / "back-translated-1.tsv").stat().st_mtime_ns == before
+    assert (tmp_path / "both" / "back-translated-1.tsv").stat().st_mtime_ns == time_before
     (tmp_path / "both" / "config.toml").unlink()
     shutil.rmtree(tmp_path / "both" / "checkpoints")
     with (tmp_path / ("mono.tsv" if table else "mono.en")).open("a", encoding="utf-8") as file:
@@ -386,10 +386,10 @@ def test_a_training_translates_a_corpus_back_first(table, reverse, corpus, tmp_p
 
 def test_text_that_was_translated_back_is_not_needed_any_more(reverse, corpus, tmp_path):
     (tmp_path / "mono.en").write_text("The cat sees the dog.\nThe dog sees the cat.\n", "utf-8")
-    both = "[[data.train]]\nsource = 'train.es'\ntarget = 'train.en'\n[[data.train]]\n"
-    both += f"target = '{tmp_path}/mono.en'\nback_translator = '{reverse}'\n[tokenizer]"
+    sections = "[[data.train]]\nsource = 'train.es'\ntarget = 'train.en'\n[[data.train]]\n"
+    sections += f"target = '{tmp_path}/mono.en'\nback_translator = '{reverse}'\n[tokenizer]"
     config = TINY.replace('train.source = "train.es"\ntrain.target = "train.en"\n', "")
-    (tmp_path / "both.toml").write_text(config.replace("[tokenizer]", both), encoding="utf-8")
+    (tmp_path / "both.toml").write_text(config.replace("[tokenizer]", sections), encoding="utf-8")
     assert run("train", "both.toml", "--data", corpus, "--run", "both").code == 0
     with (tmp_path / "mono.en").open("a", encoding="utf-8") as file:
         file.write("The cat.\n")
@@ -401,10 +401,10 @@ def test_text_that_was_translated_back_is_not_needed_any_more(reverse, corpus, t
 
 
 def test_a_model_of_the_wrong_direction_translates_nothing_back(trained, corpus, tmp_path):
-    both = "[[data.train]]\nsource = 'train.es'\ntarget = 'train.en'\n[[data.train]]\n"
-    both += f"target = 'train.en'\nback_translator = '{trained}'\n[tokenizer]"
+    sections = "[[data.train]]\nsource = 'train.es'\ntarget = 'train.en'\n[[data.train]]\n"
+    sections += f"target = 'train.en'\nback_translator = '{trained}'\n[tokenizer]"
     config = TINY.replace('train.source = "train.es"\ntrain.target = "train.en"\n', "")
-    (tmp_path / "both.toml").write_text(config.replace("[tokenizer]", both), encoding="utf-8")
+    (tmp_path / "both.toml").write_text(config.replace("[tokenizer]", sections), encoding="utf-8")
     result = run("train", "both.toml", "--data", corpus, "--run", "both")
     message = f"train.en: back_translator: {trained} translates es to en, and en to es is needed"
     check_refused(result, message, code=2)

@@ -34,8 +34,8 @@ def unsigned(model: Path) -> Path:
 def test_a_file_that_was_cut_anywhere_is_refused(model):
     path = model / "model.safetensors"
     whole_content = path.read_bytes()
-    for part in range(21):
-        cut = whole_content[: len(whole_content) * part // 21]
+    for twentieth in range(21):
+        cut = whole_content[: len(whole_content) * twentieth // 21]
         path.write_bytes(cut)
         check_refused(translate(model), path, "corrupted or truncated", seconds=5)
     path.write_bytes(whole_content)
@@ -45,8 +45,8 @@ def test_a_file_that_was_cut_anywhere_is_refused(model):
 def test_a_file_that_was_cut_is_refused_without_checksums_too(model):
     path = unsigned(model) / "model.safetensors"
     whole_content = path.read_bytes()
-    for part in range(21):
-        path.write_bytes(whole_content[: len(whole_content) * part // 21])
+    for twentieth in range(21):
+        path.write_bytes(whole_content[: len(whole_content) * twentieth // 21])
         check_refused(translate(model), path, "corrupted or truncated", seconds=5)
 
 
@@ -57,8 +57,8 @@ FILES = ["model.safetensors", "optimiser.safetensors", "progress.json", "configu
 def test_a_checkpoint_that_was_cut_is_not_resumed_from(name, model, corpus):
     path = model / "checkpoints" / "step-12" / name
     whole_content = path.read_bytes()
-    for part in range(0, 21, 4):
-        path.write_bytes(whole_content[: len(whole_content) * part // 21])
+    for twentieth in range(0, 21, 4):
+        path.write_bytes(whole_content[: len(whole_content) * twentieth // 21])
         result = run("train", model, "--resume", "--data", corpus)
         check_refused(
             result, path, "corrupted or truncated", f"remove {path.parent} to go on from step 6"
@@ -72,47 +72,47 @@ def test_a_checkpoint_that_was_cut_is_not_resumed_from(name, model, corpus):
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.model", "checksums.json"])
 def test_a_flipped_bit_is_noticed(name, model):
     path = model / name
-    whole, dice = path.read_bytes(), random.Random(5)
+    content, dice = path.read_bytes(), random.Random(5)
     for _ in range(20):
-        flipped = bytearray(whole)
-        flipped[dice.randrange(len(whole))] ^= 1 << dice.randrange(8)
+        flipped = bytearray(content)
+        flipped[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
         path.write_bytes(flipped)
         result = translate(model)
         # A flip in the space between two entries of the table changes nothing that it says.
-        harmless = name == "checksums.json" and json_equal(whole, bytes(flipped))
+        harmless = name == "checksums.json" and json_equal(content, bytes(flipped))
         assert harmless or result.code == 1, (name, result)
         assert harmless or not result.out
         assert "Traceback" not in result.err
 
 
-def json_equal(one: bytes, other: bytes) -> bool:
+def json_equal(content: bytes, expected: bytes) -> bool:
     try:
-        return bool(json.loads(one) == json.loads(other))
+        return bool(json.loads(content) == json.loads(expected))
     except ValueError:
         return False
 
 
-def spoil(tensors: dict[str, torch.Tensor], how: str) -> str:
+def spoil(tensors: dict[str, torch.Tensor], fault: str) -> str:
     name = sorted(tensors)[1]
     tensor = tensors.pop(name)
-    changed = {
+    spoilt = {
         "missing": None,
         "other name": tensor,
         "shape": tensor[..., :-1].contiguous(),
         "type": tensor.to(torch.int32),
         "nan": tensor.clone().view(-1).index_fill(0, torch.tensor([0]), torch.nan).view_as(tensor),
         "infinite": tensor.clone().fill_(torch.inf),
-    }[how]
-    if changed is not None:
-        tensors["unknown" if how == "other name" else name] = changed
+    }[fault]
+    if spoilt is not None:
+        tensors["unknown" if fault == "other name" else name] = spoilt
     return name
 
 
-@pytest.mark.parametrize("how", ["missing", "other name", "shape", "type", "nan", "infinite"])
-def test_a_tensor_that_does_not_fit_is_named(how, model):
+@pytest.mark.parametrize("fault", ["missing", "other name", "shape", "type", "nan", "infinite"])
+def test_a_tensor_that_does_not_fit_is_named(fault, model):
     path = unsigned(model) / "model.safetensors"
     tensors = weights.load(path)
-    name = spoil(tensors, how)
+    name = spoil(tensors, fault)
     weights.save(tensors, path)
     check_refused(translate(model), path, f"tensor {name}")
 

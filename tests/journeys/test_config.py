@@ -34,7 +34,7 @@ def test_keys_are_explained_by_table():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["show", "tatoeba"], "tatoeba: no such configuration file; shipped are dates"),
         (["keys", "trainig"], "trainig: no such table; known are data,"),
@@ -42,5 +42,5 @@ def test_keys_are_explained_by_table():
         (["show", "dates", "--set", "training.clip=-1"], "training.clip = -1"),
     ],
 )
-def test_mistakes_are_told_in_one_line(arguments, told):
-    check_refused(run("config", *arguments), told, code=2)
+def test_mistakes_are_told_in_one_line(arguments, message):
+    check_refused(run("config", *arguments), message, code=2)

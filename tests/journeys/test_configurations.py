@@ -22,12 +22,15 @@ from regard.translation.settings import toml
         ("seed = 3", "version = 2\nseed = 3", ["version"]),
     ],
 )
-def test_a_slip_of_the_hand_is_named(old, new, named, own, tmp_path):
-    text = (own / "tiny.toml").read_text(encoding="utf-8")
+def test_a_slip_of_the_hand_is_named(old, new, named, corpus_copy, tmp_path):
+    text = (corpus_copy / "tiny.toml").read_text(encoding="utf-8")
     assert old in text
-    (own / "tiny.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
+    (corpus_copy / "tiny.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
     check_refused(
-        run("train", own / "tiny.toml", "--run", "run"), own / "tiny.toml", *named, code=2
+        run("train", corpus_copy / "tiny.toml", "--run", "run"),
+        corpus_copy / "tiny.toml",
+        *named,
+        code=2,
     )
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
 
@@ -53,10 +56,12 @@ def test_a_slip_of_the_hand_is_named(old, new, named, own, tmp_path):
         ('model.positions="learned"\x00', "model.positions"),
     ],
 )
-def test_a_value_out_of_range_is_refused_before_anything_is_read(change, named, own, tmp_path):
-    for text in own.glob("*.e?"):
+def test_a_value_out_of_range_is_refused_before_anything_is_read(
+    change, named, corpus_copy, tmp_path
+):
+    for text in corpus_copy.glob("*.e?"):
         text.unlink()  # whoever looked for the corpus first would say that it is not there
-    result = run("train", own / "tiny.toml", "--run", "run", "--set", change)
+    result = run("train", corpus_copy / "tiny.toml", "--run", "run", "--set", change)
     check_refused(result, named, code=2, seconds=5)
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
 

@@ -23,7 +23,7 @@ def train(folder: Path, run_folder: Path, *more: str):
     return run("train", folder / "tiny.toml", "--run", run_folder, *STEPS, *more)
 
 
-def learnt(folder: Path, run_folder: Path) -> tuple[bytes, bytes]:
+def trained_bytes(folder: Path, run_folder: Path) -> tuple[bytes, bytes]:
     result = train(folder, run_folder)
     assert result.code == 0, result
     vocabulary = (run_folder / "tokenizer.model").read_bytes()
@@ -32,12 +32,12 @@ def learnt(folder: Path, run_folder: Path) -> tuple[bytes, bytes]:
 
 @pytest.fixture(scope="session")
 def plain(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
-    return learnt(corpus, tmp_path_factory.mktemp("plain") / "run")
+    return trained_bytes(corpus, tmp_path_factory.mktemp("plain") / "run")
 
 
-def change(path: Path, how) -> None:
+def change(path: Path, change_bytes) -> None:
     content_before = path.read_bytes()
-    path.write_bytes(how(content_before))
+    path.write_bytes(change_bytes(content_before))
     assert path.read_bytes() != content_before
 
 
@@ -46,7 +46,7 @@ def without_last_newline(text: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "how",
+    "change_bytes",
     [
         lambda text: b"\xef\xbb\xbf" + text,
         lambda text: text.replace(b"\n", b"\r\n"),
@@ -55,44 +55,46 @@ def without_last_newline(text: bytes) -> bytes:
     ],
     ids=["byte order mark", "carriage returns", "gzip", "no newline at the end"],
 )
-def test_the_same_text_in_another_file_gives_the_same_bits(how, own, plain, tmp_path):
+def test_the_same_text_in_another_file_gives_the_same_bits(
+    change_bytes, corpus_copy, plain, tmp_path
+):
     for language in ("es", "en"):
-        change(own / f"train.{language}", how)
-    assert learnt(own, tmp_path / "run") == plain
+        change(corpus_copy / f"train.{language}", change_bytes)
+    assert trained_bytes(corpus_copy, tmp_path / "run") == plain
     assert "\ufeff".encode() not in plain[0]
 
 
-def test_carriage_returns_alone_end_no_line(own, tmp_path):
+def test_carriage_returns_alone_end_no_line(corpus_copy, tmp_path):
     for language in ("es", "en"):
-        change(own / f"train.{language}", lambda text: text.replace(b"\n", b"\r"))
-    check_refused(train(own, tmp_path / "run"), "no usable sentence pairs", "data.longest")
+        change(corpus_copy / f"train.{language}", lambda text: text.replace(b"\n", b"\r"))
+    check_refused(train(corpus_copy, tmp_path / "run"), "no usable sentence pairs", "data.longest")
     assert not (tmp_path / "run").exists()
 
 
-def test_separators_within_a_line_keep_the_pairs_aligned(own, tmp_path):
+def test_separators_within_a_line_keep_the_pairs_aligned(corpus_copy, tmp_path):
     odd = ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x00", "\r"]
     for language in ("es", "en"):
-        lines = (own / f"train.{language}").read_text(encoding="utf-8").split("\n")
+        lines = (corpus_copy / f"train.{language}").read_text(encoding="utf-8").split("\n")
         marked = [f"{a} {mark} b{n}" for n, (a, mark) in enumerate(zip(lines, odd, strict=False))]
         text = "\n".join([*marked, *lines[10:]])
-        (own / f"train.{language}").write_text(text, encoding="utf-8", newline="\n")
+        (corpus_copy / f"train.{language}").write_text(text, encoding="utf-8", newline="\n")
         assert (
             len(text.splitlines()) > text.count("\n") == 200
         )  # what Python calls a line is another matter
-    pairs = read_pairs(Parallel(own / "train.es", own / "train.en")).pairs
+    pairs = read_pairs(Parallel(corpus_copy / "train.es", corpus_copy / "train.en")).pairs
     assert len(pairs) == 200
     assert pairs[9].source.endswith("b9")
     assert pairs[9].target.endswith("b9")
-    result = train(own, tmp_path / "run")
+    result = train(corpus_copy, tmp_path / "run")
     assert "200 training pairs" in result.out
 
 
 @pytest.mark.parametrize("command", ["train", "evaluate"])
-def test_unequal_line_counts_are_told_with_both_numbers(command, own, trained, tmp_path):
-    change(own / "train.en", lambda text: text[: text.rindex(b"\n", 0, -1) + 1])
-    source, target = own / "train.es", own / "train.en"
+def test_unequal_line_counts_are_told_with_both_numbers(command, corpus_copy, trained, tmp_path):
+    change(corpus_copy / "train.en", lambda text: text[: text.rindex(b"\n", 0, -1) + 1])
+    source, target = corpus_copy / "train.es", corpus_copy / "train.en"
     if command == "train":
-        result = train(own, tmp_path / "run")
+        result = train(corpus_copy, tmp_path / "run")
     else:
         files = ["--source", source, "--target", target, "--out", "out.txt"]
         result = run("evaluate", "--model", trained, *files)
@@ -101,7 +103,7 @@ def test_unequal_line_counts_are_told_with_both_numbers(command, own, trained, t
 
 
 @pytest.mark.parametrize(
-    ("how", "named"),
+    ("change_bytes", "named"),
     [
         (lambda text: text + b"\xff\xfe\xc3\x28\n", ["train.es:201", "byte 1 ", "0xff"]),
         (lambda text: text.decode().encode("latin-1"), ["train.es:", "is not UTF-8"]),
@@ -109,18 +111,22 @@ def test_unequal_line_counts_are_told_with_both_numbers(command, own, trained, t
     ],
     ids=["bytes", "latin-1", "utf-16"],
 )
-def test_what_is_not_utf8_is_named_by_file_and_line(how, named, own, trained, tmp_path):
-    change(own / "train.es", how)
-    check_refused(train(own, tmp_path / "run"), *named)
+def test_what_is_not_utf8_is_named_by_file_and_line(
+    change_bytes, named, corpus_copy, trained, tmp_path
+):
+    change(corpus_copy / "train.es", change_bytes)
+    check_refused(train(corpus_copy, tmp_path / "run"), *named)
     assert not (tmp_path / "run").exists()
-    files = ["--source", own / "train.es", "--target", own / "train.en"]
+    files = ["--source", corpus_copy / "train.es", "--target", corpus_copy / "train.en"]
     check_refused(run("evaluate", "--model", trained, *files), *named)
 
 
-def test_pairs_with_an_empty_side_are_skipped_and_counted(own, tmp_path):
-    change(own / "train.es", lambda text: b"\n".join([*text.split(b"\n")[:4], b" \t"]) + b"\n")
-    change(own / "train.en", lambda text: b"\n".join(text.split(b"\n")[:5]) + b"\n")
-    result = train(own, tmp_path / "run", "--set", "tokenizer.vocabulary_size=300")
+def test_pairs_with_an_empty_side_are_skipped_and_counted(corpus_copy, tmp_path):
+    change(
+        corpus_copy / "train.es", lambda text: b"\n".join([*text.split(b"\n")[:4], b" \t"]) + b"\n"
+    )
+    change(corpus_copy / "train.en", lambda text: b"\n".join(text.split(b"\n")[:5]) + b"\n")
+    result = train(corpus_copy, tmp_path / "run", "--set", "tokenizer.vocabulary_size=300")
     assert result.code == 0, result
     assert "4 training pairs, 20 for validation, skipped 1" in result.out
 
@@ -128,20 +134,20 @@ def test_pairs_with_an_empty_side_are_skipped_and_counted(own, tmp_path):
 @pytest.mark.parametrize(
     "text", ["", "\n" * 100, " \n\u3000\n"], ids=["empty", "newlines", "blank"]
 )
-def test_a_corpus_of_nothing_has_no_usable_pairs(text, own, trained, tmp_path):
+def test_a_corpus_of_nothing_has_no_usable_pairs(text, corpus_copy, trained, tmp_path):
     for language in ("es", "en"):
-        (own / f"train.{language}").write_text(text, encoding="utf-8", newline="\n")
-    check_refused(train(own, tmp_path / "run"), "no usable sentence pairs")
+        (corpus_copy / f"train.{language}").write_text(text, encoding="utf-8", newline="\n")
+    check_refused(train(corpus_copy, tmp_path / "run"), "no usable sentence pairs")
     assert not (tmp_path / "run").exists()
-    files = ["--source", own / "train.es", "--target", own / "train.en"]
+    files = ["--source", corpus_copy / "train.es", "--target", corpus_copy / "train.en"]
     check_refused(run("evaluate", "--model", trained, *files), "no usable sentence pairs")
 
 
-def test_a_nul_and_special_tokens_are_text_like_any_other(own, tmp_path):
+def test_a_nul_and_special_tokens_are_text_like_any_other(corpus_copy, tmp_path):
     for language in ("es", "en"):
-        with (own / f"train.{language}").open("ab") as file:
+        with (corpus_copy / f"train.{language}").open("ab") as file:
             file.write("a\0b\n<s> </s> <pad> <unk> ▁ @@\n".encode())
-    result = train(own, tmp_path / "run")
+    result = train(corpus_copy, tmp_path / "run")
     assert result.code == 0, result
     assert "202 training pairs" in result.out
     from regard.translation.text.tokenizer import Tokenizer
@@ -152,34 +158,34 @@ def test_a_nul_and_special_tokens_are_text_like_any_other(own, tmp_path):
     assert tokenizer.decode(ids) == "<s> </s> <pad> @@"
 
 
-def test_an_endless_line_is_left_out_and_counted(own, tmp_path):
-    with (own / "train.es").open("ab") as file:
+def test_an_endless_line_is_left_out_and_counted(corpus_copy, tmp_path):
+    with (corpus_copy / "train.es").open("ab") as file:
         file.write(b"a" * 100_000 + b"\n" + b"el " * 20_000 + b"\n")
-    with (own / "train.en").open("ab") as file:
+    with (corpus_copy / "train.en").open("ab") as file:
         file.write(b"a\nthe\n")
-    result = train(own, tmp_path / "run")
+    result = train(corpus_copy, tmp_path / "run")
     assert result.code == 0, result
     assert "left out 2 pairs of data.train longer than data.longest = 200 pieces" in result.out
 
 
-def test_a_folder_or_nothing_in_the_place_of_a_corpus_is_named(own, trained, tmp_path):
-    (own / "train.es").unlink()
-    check_refused(train(own, tmp_path / "run"), "train.es")
-    (own / "train.es").mkdir()
-    check_refused(train(own, tmp_path / "run"), own / "train.es", "is a folder")
-    for name in (own / "train.es", own / "none"):
-        files = ["--source", name, "--target", own / "train.en"]
+def test_a_folder_or_nothing_in_the_place_of_a_corpus_is_named(corpus_copy, trained, tmp_path):
+    (corpus_copy / "train.es").unlink()
+    check_refused(train(corpus_copy, tmp_path / "run"), "train.es")
+    (corpus_copy / "train.es").mkdir()
+    check_refused(train(corpus_copy, tmp_path / "run"), corpus_copy / "train.es", "is a folder")
+    for name in (corpus_copy / "train.es", corpus_copy / "none"):
+        files = ["--source", name, "--target", corpus_copy / "train.en"]
         check_refused(run("evaluate", "--model", trained, *files), name)
 
 
-def test_a_corpus_that_may_not_be_read_is_named(own, trained, tmp_path):
-    (own / "train.es").chmod(0)
-    command = ["train", own / "tiny.toml", "--run", tmp_path / "run"]
-    check_refused(run(*command, as_anybody=True), own / "train.es", "Permission denied")
+def test_a_corpus_that_may_not_be_read_is_named(corpus_copy, trained, tmp_path):
+    (corpus_copy / "train.es").chmod(0)
+    command = ["train", corpus_copy / "tiny.toml", "--run", tmp_path / "run"]
+    check_refused(run(*command, as_anybody=True), corpus_copy / "train.es", "Permission denied")
     assert not (tmp_path / "run").exists()
-    files = ["--source", own / "train.es", "--target", own / "train.en"]
+    files = ["--source", corpus_copy / "train.es", "--target", corpus_copy / "train.en"]
     result = run("evaluate", "--model", trained, *files, as_anybody=True)
-    check_refused(result, own / "train.es", "not readable", code=2)
+    check_refused(result, corpus_copy / "train.es", "not readable", code=2)
 
 
 def test_a_pipe_is_read_like_a_file(corpus, trained, tmp_path):
@@ -199,15 +205,19 @@ def bomb(kind: str) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["a line", "lines"])
-def test_a_file_that_unpacks_without_end_is_refused(kind, own, trained, tmp_path, monkeypatch):
+def test_a_file_that_unpacks_without_end_is_refused(
+    kind, corpus_copy, trained, tmp_path, monkeypatch
+):
     monkeypatch.setattr(corpora, "_UNSUSPECTED", 2**20)  # eight times as much takes its time
     for language in ("es", "en"):
-        (own / f"train.{language}").write_bytes(bomb(kind))
-    assert (own / "train.es").stat().st_size < 2**23
-    result = train(own, tmp_path / "run")
-    check_refused(result, own / "train.es", "gzip", megabytes=400)
-    files = ["--source", own / "train.es", "--target", own / "train.en"]
-    check_refused(run("evaluate", "--model", trained, *files), own / "train.es", megabytes=400)
+        (corpus_copy / f"train.{language}").write_bytes(bomb(kind))
+    assert (corpus_copy / "train.es").stat().st_size < 2**23
+    result = train(corpus_copy, tmp_path / "run")
+    check_refused(result, corpus_copy / "train.es", "gzip", megabytes=400)
+    files = ["--source", corpus_copy / "train.es", "--target", corpus_copy / "train.en"]
+    check_refused(
+        run("evaluate", "--model", trained, *files), corpus_copy / "train.es", megabytes=400
+    )
     assert not (tmp_path / "run").exists()
 
 
@@ -228,23 +238,23 @@ def archive(kind: str, path: Path) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar", "npz"])
-def test_an_archive_is_never_unpacked(kind, own, trained, tmp_path):
-    packed = own / f"archive.{kind}"
+def test_an_archive_is_never_unpacked(kind, corpus_copy, trained, tmp_path):
+    packed = corpus_copy / f"archive.{kind}"
     content = archive(kind, packed)
-    before = sorted(tmp_path.rglob("*"))
+    paths_before = sorted(tmp_path.rglob("*"))
     for command in (["translate", "El gato"], ["look", "El gato"]):
         check_refused(run(*command, "--model", packed), packed)
     check_refused(run("train", packed), packed, code=2)
     for language in ("es", "en"):
-        (own / f"train.{language}").write_bytes(content)
-    check_refused(train(own, tmp_path / "run"), own / "train.es")
-    files = ["--source", own / "train.es", "--target", own / "train.en"]
-    check_refused(run("evaluate", "--model", trained, *files), own / "train.es")
-    assert sorted(tmp_path.rglob("*")) == before
+        (corpus_copy / f"train.{language}").write_bytes(content)
+    check_refused(train(corpus_copy, tmp_path / "run"), corpus_copy / "train.es")
+    files = ["--source", corpus_copy / "train.es", "--target", corpus_copy / "train.en"]
+    check_refused(run("evaluate", "--model", trained, *files), corpus_copy / "train.es")
+    assert sorted(tmp_path.rglob("*")) == paths_before
     assert not [path for path in tmp_path.parents if (path / "PWNED").exists()]
 
 
-def test_broken_gzip_is_named(own, tmp_path):
-    change(own / "train.es", lambda text: gzip.compress(text)[:-20])
-    check_refused(train(own, tmp_path / "run"), own / "train.es", "gzip")
+def test_broken_gzip_is_named(corpus_copy, tmp_path):
+    change(corpus_copy / "train.es", lambda text: gzip.compress(text)[:-20])
+    check_refused(train(corpus_copy, tmp_path / "run"), corpus_copy / "train.es", "gzip")
     assert leftovers(tmp_path) == []

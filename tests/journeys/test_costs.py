@@ -56,7 +56,7 @@ def test_a_module_of_ones_own_is_counted_as_it_runs(tmp_path):
     assert "not counted: aten::_fft_r2c, 1 calls" in printed_result.out
     broken = run_here("cost", "counted_here:broken")
     assert broken.code == 1
-    assert broken.last.startswith("error: counted_here:broken: RuntimeError: mat1 and mat2")
+    assert broken.last_line.startswith("error: counted_here:broken: RuntimeError: mat1 and mat2")
 
 
 def test_a_configuration_is_measured_and_drawn(tmp_path):
@@ -73,7 +73,9 @@ def test_a_configuration_is_measured_and_drawn(tmp_path):
 def test_halves_are_not_measured():
     result = run_here("cost", "reverse", "--half", "--measure")
     assert result.code != 0
-    assert "--measure and --half do not go together: a pass is measured in float32" in result.last
+    assert (
+        "--measure and --half do not go together: a pass is measured in float32" in result.last_line
+    )
 
 
 def test_halves_take_half_the_bytes():

@@ -13,10 +13,10 @@ from tests.journeys.commands import Result, check_refused, run
 PROSE = {"card.md", "commands.txt", "curves.png", "metrics.jsonl", "repeat.txt", "samples.txt"}
 
 
-def damaged(how: str, content: bytes, dice: random.Random) -> bytes | None:
-    if how == "gone":
+def damaged(damage: str, content: bytes, dice: random.Random) -> bytes | None:
+    if damage == "gone":
         return None
-    if how == "cut":
+    if damage == "cut":
         return content[: dice.randrange(len(content))]
     flipped = bytearray(content)
     flipped[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
@@ -31,11 +31,11 @@ def answers(model: Path, corpus: Path, of_checkpoint: bool) -> Result:
 
 
 @pytest.mark.parametrize("signed", [True, False])
-@pytest.mark.parametrize("how", ["flipped", "cut", "gone"])
+@pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
 def test_no_damage_gives_another_answer_or_an_unexpected_error(
-    how, signed, trained, corpus, tmp_path
+    damage, signed, trained, corpus, tmp_path
 ):
-    dice = random.Random(f"{how} {signed}")
+    dice = random.Random(f"{damage} {signed}")
     model = tmp_path / "model"
 
     def fresh() -> None:
@@ -55,7 +55,7 @@ def test_no_damage_gives_another_answer_or_an_unexpected_error(
         if not all((model / name).is_file() for name in group):
             continue
         for name in group:
-            content = damaged(how, (model / name).read_bytes(), dice)
+            content = damaged(damage, (model / name).read_bytes(), dice)
             (model / name).unlink()
             if content is not None:
                 (model / name).write_bytes(content)

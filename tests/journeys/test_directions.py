@@ -97,12 +97,12 @@ def test_a_tag_is_read_and_no_word_is_aligned_with_it(directions):
     into = {to: Translator.open(directions, to=to) for to in ("en", "caps")}
     actual_translations = {to: one.translate(texts, alignments=True) for to, one in into.items()}
     for to, translations in actual_translations.items():
-        first, empty, literal = translations
-        assert first.source_pieces[:2] == [f"<2{to}>", "▁El"]
+        first_translation, empty, literal = translations
+        assert first_translation.source_pieces[:2] == [f"<2{to}>", "▁El"]
         assert "<2caps>" not in literal.source_pieces[1:]
         assert not empty.source_pieces
-        for text, one in zip(texts, translations, strict=True):
-            assert {link[0] for link in one.alignment} <= set(range(len(text.split())))
+        for text, translation in zip(texts, translations, strict=True):
+            assert {link[0] for link in translation.alignment} <= set(range(len(text.split())))
     assert actual_translations["en"][0].score != actual_translations["caps"][0].score
     with pytest.raises(ConfigurationError, match="say which with --to"):
         Translator.open(directions)

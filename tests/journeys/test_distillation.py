@@ -28,16 +28,16 @@ PAIRS = [
 ]
 
 
-def found(*texts: str) -> Translation:
+def actual(*texts: str) -> Translation:
     return Translation("x", text=texts[0], alternatives=[Candidate(text) for text in texts])
 
 
 def test_the_candidate_closest_to_the_target_is_taken():
-    assert closest(found("a b c d", "a b x d", "a b c e"), "a b c e") == "a b c e"
+    assert closest(actual("a b c d", "a b x d", "a b c e"), "a b c e") == "a b c e"
 
 
 def test_of_equally_close_candidates_the_teacher_chooses():
-    assert closest(found("p q r s", "t u v w"), "a b c d") == "p q r s"
+    assert closest(actual("p q r s", "t u v w"), "a b c d") == "p q r s"
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +46,8 @@ def teacher(trained) -> Translator:
 
 
 def test_every_line_is_a_candidate_of_the_teacher(teacher, tmp_path):
-    out, told = tmp_path / "distilled.tsv", []
-    distil(teacher, PAIRS, out, beam=3, progress=told.append)
+    out, counts = tmp_path / "distilled.tsv", []
+    distil(teacher, PAIRS, out, beam=3, progress=counts.append)
     search = teacher.search.as_written().changed(beam=3, nbest=3)
     translations = teacher.translate(
         [pair.source for pair in PAIRS], search=search, whole_lines=True
@@ -56,16 +56,16 @@ def test_every_line_is_a_candidate_of_the_teacher(teacher, tmp_path):
     assert list(Tsv(out).rows()) == list(
         zip([pair.source for pair in PAIRS], expected, strict=True)
     )
-    assert told == [0, 4]
+    assert counts == [0, 4]
 
 
 def test_interrupted_work_is_resumed_where_it_stopped(teacher, tmp_path, monkeypatch):
     monkeypatch.setattr(distillation, "CHUNK", 1)
-    whole, cut = tmp_path / "whole.txt", tmp_path / "cut.txt"
-    distil(teacher, PAIRS, whole)
+    full_output, cut = tmp_path / "whole.txt", tmp_path / "cut.txt"
+    distil(teacher, PAIRS, full_output)
 
-    def interrupt(done: int) -> None:
-        if done == 2:
+    def interrupt(sentence_count: int) -> None:
+        if sentence_count == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -76,10 +76,10 @@ def test_interrupted_work_is_resumed_where_it_stopped(teacher, tmp_path, monkeyp
         match=r"cut\.txt: was begun with other settings: search\.beam: 5 before, 2",
     ):
         distil(teacher, PAIRS, cut, beam=2)
-    told: list[int] = []
-    distil(teacher, PAIRS, cut, progress=told.append)
-    assert told == [2, 3, 4]
-    assert cut.read_bytes() == whole.read_bytes()
+    counts: list[int] = []
+    distil(teacher, PAIRS, cut, progress=counts.append)
+    assert counts == [2, 3, 4]
+    assert cut.read_bytes() == full_output.read_bytes()
     finished = {"whole.txt", "whole.txt.json", "cut.txt", "cut.txt.json"}
     assert {path.name for path in tmp_path.iterdir()} - finished <= {
         "whole.txt.part.lock",
@@ -88,10 +88,10 @@ def test_interrupted_work_is_resumed_where_it_stopped(teacher, tmp_path, monkeyp
 
 
 def test_a_finished_file_serves_again_but_not_for_other_pairs(teacher, tmp_path):
-    out, told = tmp_path / "distilled.tsv", []
+    out, counts = tmp_path / "distilled.tsv", []
     distil(teacher, PAIRS, out)
-    distil(teacher, PAIRS, out, progress=told.append)
-    assert told == []
+    distil(teacher, PAIRS, out, progress=counts.append)
+    assert counts == []
     with pytest.raises(ConfigurationError, match="with other settings: the pairs changed: use"):
         distil(teacher, PAIRS[1:], out)
     (tmp_path / "distilled.tsv.json").unlink()
@@ -135,17 +135,19 @@ def test_a_model_learns_from_its_teacher_too(trained, corpus, tmp_path):
     for name in ("tokenizer.model", "words.json"):
         assert (tmp_path / "taught" / name).read_bytes() == (trained / name).read_bytes()
     assert _tokens(tmp_path / "taught") != _tokens(trained)
-    again = ("train", "taught", "--data", corpus, "--resume", "--set", "training.max_steps=14")
-    assert run(*again).code == 0
+    repetition = ("train", "taught", "--data", corpus, "--resume", "--set", "training.max_steps=14")
+    assert run(*repetition).code == 0
     with (tmp_path / "taught" / "distilled.tsv").open("a", encoding="utf-8") as file:
         file.write("otro\tone more\n")
-    refused = run(*again)
+    refused = run(*repetition)
     check_refused(refused, "taught/distilled.tsv: has changed since this training began")
     assert "corpora.json" not in refused.err  # removing it would not help: see below
     (tmp_path / "taught" / "corpora.json").unlink()
-    check_refused(run(*again), "its 201 sources are not those of the 200 training pairs")
+    check_refused(run(*repetition), "its 201 sources are not those of the 200 training pairs")
     (tmp_path / "taught" / "distilled.tsv").unlink()
-    check_refused(run(*again), "distilled.tsv: is missing: a model made it before this training")
+    check_refused(
+        run(*repetition), "distilled.tsv: is missing: a model made it before this training"
+    )
 
 
 def test_translations_made_before_are_used_again(trained, corpus, tmp_path):
@@ -160,8 +162,8 @@ def test_translations_made_before_are_used_again(trained, corpus, tmp_path):
     assert result.code == 0, result
     assert "two/distilled.tsv: made before\n" in result.out
     assert "translating the training sources" not in result.out
-    one, two = (tmp_path / run / "model.safetensors" for run in ("one", "two"))
-    assert two.read_bytes() == one.read_bytes()
+    weights, two = (tmp_path / run / "model.safetensors" for run in ("one", "two"))
+    assert two.read_bytes() == weights.read_bytes()
 
 
 def _tokens(folder: Path) -> int:
@@ -185,7 +187,7 @@ def test_several_teachers_translate_together(trained, corpus, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "message", "code"),
+    ("teacher", "message", "code"),
     [
         (
             "['es-en', 'en-es']",
@@ -200,9 +202,9 @@ def test_several_teachers_translate_together(trained, corpus, tmp_path):
     ],
 )
 def test_teachers_that_cannot_work_together_are_refused_before_the_corpora_are_read(
-    corpus, tmp_path, given, message, code
+    corpus, tmp_path, teacher, message, code
 ):
-    taught = TINY.replace("[tokenizer]", f"[data.distillation]\nteacher = {given}\n[tokenizer]")
+    taught = TINY.replace("[tokenizer]", f"[data.distillation]\nteacher = {teacher}\n[tokenizer]")
     (tmp_path / "taught.toml").write_text(taught, encoding="utf-8")
     refused = run("train", "taught.toml", "--data", corpus, "--run", "taught")
     check_refused(refused, message, code=code)
@@ -210,9 +212,9 @@ def test_teachers_that_cannot_work_together_are_refused_before_the_corpora_are_r
     assert not (tmp_path / "taught").exists()
 
 
-@pytest.mark.parametrize("given", ["5", "[]", "''", "['es-en', 5]", "['']"])
-def test_a_teacher_is_a_name_or_a_list_of_names(corpus, tmp_path, given):
-    taught = TINY.replace("[tokenizer]", f"[data.distillation]\nteacher = {given}\n[tokenizer]")
+@pytest.mark.parametrize("teacher", ["5", "[]", "''", "['es-en', 5]", "['']"])
+def test_a_teacher_is_a_name_or_a_list_of_names(corpus, tmp_path, teacher):
+    taught = TINY.replace("[tokenizer]", f"[data.distillation]\nteacher = {teacher}\n[tokenizer]")
     (tmp_path / "taught.toml").write_text(taught, encoding="utf-8")
     refused = run("train", "taught.toml", "--data", corpus, "--run", "taught")
     check_refused(refused, "give the name of one model, or a list of names", code=2)

@@ -69,14 +69,14 @@ def test_two_processes_train_as_one_and_go_on_as_one(corpus, tmp_path):
     alone, folder = tmp_path / "alone", tmp_path / "two"
     assert run("train", corpus / "tiny.toml", "--run", alone, *PLAIN).code == 0
     endless = ("--set", "training.max_steps=100000", "--set", "training.validate_every=6")
-    first = torchrun("train", corpus / "tiny.toml", "--run", folder, *PLAIN, *endless)
+    first_run = torchrun("train", corpus / "tiny.toml", "--run", folder, *PLAIN, *endless)
     limit = time.monotonic() + PATIENCE
     while newest(folder) < 6:
-        assert first.poll() is None, first.communicate()
+        assert first_run.poll() is None, first_run.communicate()
         assert time.monotonic() < limit, "nothing happened"
         time.sleep(0.05)
-    first.send_signal(signal.SIGINT)
-    _, out, err = ended(first)
+    first_run.send_signal(signal.SIGINT)
+    _, out, err = ended(first_run)
     (stopped,) = [line for line in out.split("\n") if line.startswith("stopped and saved at step")]
     step = int(stopped.split()[5].rstrip(";"))
     assert f"torchrun --nproc-per-node 2 -m -- regard train {folder} --resume" in stopped
@@ -153,9 +153,9 @@ def test_a_run_starts_from_another_or_goes_on_but_not_both(trained, corpus, tmp_
     assert result.code == 0, result
     assert f"--from {trained}" in (tuned / "card.md").read_text(encoding="utf-8")
     assert f"--from {trained}" in result.out  # the command that repeats it
-    other = ("--set", "model.width=32")
+    wider_model = ("--set", "model.width=32")
     refused = run(
-        "train", corpus / "tiny.toml", "--from", trained, "--run", tmp_path / "no", *other
+        "train", corpus / "tiny.toml", "--from", trained, "--run", tmp_path / "no", *wider_model
     )
     check_refused(refused, "model.width = 32, there 16", trained, code=2)
     both_result = run("train", tuned, "--resume", "--from", trained)

@@ -27,16 +27,16 @@ def lines(*arguments: str | Path, text: bytes = TEXT) -> list[str]:
 
 
 def test_it_says_what_our_own_search_says():
-    asked = ("--nbest", "2", "--scores", "--beam", "3", "--length-penalty", "0.8")
-    own_lines = lines(*asked)
-    theirs = lines(*asked, *ENGINE)
+    options = ("--nbest", "2", "--scores", "--beam", "3", "--length-penalty", "0.8")
+    own_lines = lines(*options)
+    theirs = lines(*options, *ENGINE)
     assert [line.split("\t")[0::2] for line in theirs] == [
         line.split("\t")[0::2] for line in own_lines
     ]
-    for one, other in zip(theirs, own_lines, strict=True):
-        if other:
-            found, expected = (float(line.split("\t")[1]) for line in (one, other))
-            assert found == pytest.approx(expected, abs=2e-3)
+    for a, b in zip(theirs, own_lines, strict=True):
+        if b:
+            score, expected = (float(line.split("\t")[1]) for line in (a, b))
+            assert score == pytest.approx(expected, abs=2e-3)
 
 
 def test_an_exported_folder_that_was_damaged_is_refused(tmp_path):

@@ -15,8 +15,8 @@ def test_scores_come_with_signatures(trained, corpus, tmp_path):
     files = ["--source", corpus / "valid.es", "--target", corpus / "valid.en"]
     result = run("evaluate", "--model", trained, *files, "--beam", "1", "--out", out)
     assert result.code == 0, result
-    first, bleu, chrf, ter, exact = result.lines
-    assert first == "20 sentence pairs, 0 with an empty side; beam 1, sentence by sentence"
+    header, bleu, chrf, ter, exact = result.lines
+    assert header == "20 sentence pairs, 0 with an empty side; beam 1, sentence by sentence"
     assert bleu.startswith("BLEU ")
     assert "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" in bleu
     assert chrf.startswith("chrF ")
@@ -45,11 +45,11 @@ def test_a_table_of_columns_is_read_as_in_the_training_or_as_told(trained, corpu
 
 def test_a_test_set_is_translated_as_it_would_be_without_references(trained, corpus, tmp_path):
     pair = "--source", corpus / "valid.es", "--target", corpus / "valid.en"
-    asked = ["--beam", "2", "--length-penalty", "2.5", "--coverage-penalty", "0.5"]
-    result = run("evaluate", "--model", trained, *pair, *asked, "--out", "scored")
+    options = ["--beam", "2", "--length-penalty", "2.5", "--coverage-penalty", "0.5"]
+    result = run("evaluate", "--model", trained, *pair, *options, "--out", "scored")
     assert "beam 2, length penalty 2.5, coverage penalty 0.5" in result.lines[0], result
     sentences = (corpus / "valid.es").read_bytes()
-    alone = run("translate", "--model", trained, *asked, stdin=sentences)
+    alone = run("translate", "--model", trained, *options, stdin=sentences)
     assert (tmp_path / "scored").read_text(encoding="utf-8") == alone.out
     small = run("evaluate", "--model", trained, *pair, "--batch-tokens", "1")
     assert small.code == 0, small
@@ -195,17 +195,17 @@ def test_several_references_are_scored_together(tmp_path):
         "two": "x\nthe dog\n",
     }.items():
         (tmp_path / name).write_text(lines, encoding="utf-8")
-    both = ["--hypotheses", "ours", "--target", "one", "--target", "two"]
-    result = run("evaluate", *both)
+    command = ["--hypotheses", "ours", "--target", "one", "--target", "two"]
+    result = run("evaluate", *command)
     assert result.lines[0] == "2 sentence pairs, 2 references each, 0 with an empty side; ours"
     assert "nrefs:2|" in result.lines[1]
     assert result.lines[-1] == "exact match 100.00"
     second_result = run(
-        "evaluate", *both[:-2], "--target", "two", "--target", "one", "--format", "json"
+        "evaluate", *command[:-2], "--target", "two", "--target", "one", "--format", "json"
     )
     assert json.loads(second_result.out)["exact"] == 100
     (tmp_path / "three").write_text("x\n", encoding="utf-8")
-    refused = run("evaluate", *both, "--target", "three")
+    refused = run("evaluate", *command, "--target", "three")
     check_refused(refused, "three has 1 lines, the first --target 2")
 
 
@@ -214,12 +214,12 @@ def test_chinese_is_cut_as_asked_for_and_a_note_asks_for_it(tmp_path):
     same = ["evaluate", "--hypotheses", "zh", "--target", "zh"]
     plain = run(*same)
     assert "tok:13a" in plain.lines[1]
-    assert plain.last == (
+    assert plain.last_line == (
         "note: the references are Chinese: BLEU with the tokenizer 13a misjudges them: "
         "add --tokenize zh"
     )
-    for chosen in (["--tokenize", "zh"], ["--to", "zh"]):
-        result = run(*same, *chosen, "--baseline", "zh", "--resamples", "2")
+    for options in (["--tokenize", "zh"], ["--to", "zh"]):
+        result = run(*same, *options, "--baseline", "zh", "--resamples", "2")
         assert result.err == ""
         assert result.lines[1].startswith("BLEU 100.00  ")
         assert "|tok:zh|" in result.lines[1]

@@ -88,8 +88,8 @@ def test_a_page_holds_the_translation_and_the_chosen_layers_and_heads(trained, t
     )
     causal = page.weights("decoder.0.self")
     assert np.isnan(causal[:, 0, 1:]).all()
-    one = ["--attention", "cross", "--head", "1", "--pieces"]
-    assert run("look", TEXT, "--model", trained, "--out", out, *one).code == 0
+    options = ["--attention", "cross", "--head", "1", "--pieces"]
+    assert run("look", TEXT, "--model", trained, "--out", out, *options).code == 0
     page = Bundle.of_page(out)
     assert page.names == ["decoder.0.cross"]
     assert page.attention("decoder.0.cross")["heads"] == [1]
@@ -137,14 +137,14 @@ def test_an_empty_sentence_is_refused(trained):
 def test_a_recurrent_model_shows_what_it_has(corpus, tmp_path):
     recurrent = 'model={kind="recurrent",embedding_width=8,encoder_width=8,decoder_width=8,attention_width=8}'
     steps = ["--set", "training.max_steps=1"]
-    for attention, shown in (("bahdanau", True), ("none", False)):
+    for attention, has_pictures in (("bahdanau", True), ("none", False)):
         folder = tmp_path / attention
         text = recurrent.replace("{", f'{{attention="{attention}",')
         trained = run("train", corpus / "tiny.toml", "--run", folder, *steps, "--set", text)
         assert trained.code == 0, trained
         result = run("look", TEXT, "--model", folder)
-        assert (result.code == 0) == shown
-        if shown:
+        assert (result.code == 0) == has_pictures
+        if has_pictures:
             encoder = run("look", TEXT, "--model", folder, "--attention", "encoder")
             check_refused(encoder, "--attention encoder", "it has cross", code=2)
         else:

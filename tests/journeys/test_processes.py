@@ -66,26 +66,26 @@ def test_fifty_kills_at_any_moment_leave_a_checkpoint_that_works(corpus, tmp_pat
     """
     folder, dice = tmp_path / "run", random.Random(4)
     changes = ("max_steps=1000000", "save_every=1", "validate_every=999999", "log_every=1")
-    wanted = toml.read(corpus / "tiny.toml", tuple(f"training.{c}" for c in changes))
-    trainer = prepare(wanted, folder, data=corpus)
+    configuration = toml.read(corpus / "tiny.toml", tuple(f"training.{c}" for c in changes))
+    trainer = prepare(configuration, folder, data=corpus)
     kills = torn = 0
 
     def soon() -> None:
         time.sleep(dice.random() / 10)
 
     def after_the_next() -> None:
-        before, limit = newest(folder), time.monotonic() + PATIENCE
-        while newest(folder) == before:
+        step_before, limit = newest(folder), time.monotonic() + PATIENCE
+        while newest(folder) == step_before:
             assert time.monotonic() < limit, "nothing happened"
             time.sleep(0.001)
         time.sleep(dice.random() / 50)
 
     for number in range(50):
-        before = newest(folder)
+        step_before = newest(folder)
         kill(trainer, soon if number % 2 else after_the_next)
         kills += 1
         torn += bool(leftovers(folder))
-        assert newest(folder) >= before
+        assert newest(folder) >= step_before
         checkpoint = trainer.run.newest_checkpoint()
         assert checkpoint is not None
         assert checkpoints.load(checkpoint, trainer.model, trainer.optimiser).step == newest(folder)
@@ -95,14 +95,14 @@ def test_fifty_kills_at_any_moment_leave_a_checkpoint_that_works(corpus, tmp_pat
     assert torn > 0  # some did come in the middle of a checkpoint
 
     reached = newest(folder)
-    straight = prepare(wanted, tmp_path / "straight", data=corpus)
+    straight = prepare(configuration, tmp_path / "straight", data=corpus)
     straight.train(lambda: straight.progress.step >= reached)
     for name in ("model.safetensors", "optimiser.safetensors"):
-        killed, whole = (
+        killed, straight_path = (
             each / "checkpoints" / f"step-{reached}" / name
             for each in (folder, straight.run.folder)
         )
-        assert killed.read_bytes() == whole.read_bytes()
+        assert killed.read_bytes() == straight_path.read_bytes()
 
     started = endless(corpus, folder)  # and the command goes on from there, and tidies up
     wait_for(lambda: newest(folder) > reached, started)

@@ -68,7 +68,7 @@ def test_a_program_without_attention_says_so():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("nosuch", "ab"), "error: nosuch: no such program; there are copy, shift, reverse"),
         (("dyck-1", "(x)"), "error: token 1 is 'x': the alphabet of dyck-1 is ( )"),
@@ -79,10 +79,10 @@ def test_a_program_without_attention_says_so():
         (("copy", "ab", "--layer", "1"), "error: --layer 1: the model has layers 0 to 0"),
     ],
 )
-def test_a_mistake_is_one_sentence(arguments, said):
+def test_a_mistake_is_one_sentence(arguments, message):
     result = run_here("programs", "run", *arguments)
     assert result.code in (1, 2)
-    assert result.err.startswith(said)
+    assert result.err.startswith(message)
     assert len(result.err.splitlines()) == 1
 
 
@@ -124,13 +124,13 @@ def test_heads_that_a_program_does_not_use_are_not_shown(tmp_path, name):
     assert {each.stem for each in (tmp_path / "pictures").iterdir()} == set(used)
     result = run_here("look", "--model", name, text, "--out", "one.html", "--head", "5")
     assert result.code == 2
-    assert result.last.startswith("error: --head 5")
+    assert result.last_line.startswith("error: --head 5")
 
 
 def test_a_program_without_attention_has_nothing_to_explore():
     run_here("programs", "compile", "own_programs:ones", "--out", "ones", "--length", "3")
     result = run_here("look", "--model", "ones", "010", "--out", "page.html")
-    assert result.last == (
+    assert result.last_line == (
         "error: ones: no attention is used: the program works on each position alone"
     )
     with pytest.raises(DataError, match="no attention is used"):
@@ -143,7 +143,7 @@ def test_a_program_is_compiled_over_another_alphabet():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("compile", "copy", "--out", "own_programs.py"), "is there already: choose a new folder"),
         (("compile", "copy", "--out", "a/b/c"), "a/b/c"),
@@ -154,18 +154,18 @@ def test_a_program_is_compiled_over_another_alphabet():
         (("list", "--length", "0"), "--length 0: use a whole number"),
     ],
 )
-def test_what_cannot_be_compiled_leaves_nothing(tmp_path, arguments, said):
+def test_what_cannot_be_compiled_leaves_nothing(tmp_path, arguments, message):
     result = run_here("programs", *arguments)
     assert result.code in (1, 2)
-    assert said in result.last
+    assert message in result.last_line
     assert [each.name for each in tmp_path.iterdir()] == ["own_programs.py"]
 
 
 def test_options_of_translators_are_refused_for_a_program():
     run_here("programs", "compile", "copy", "--out", "copy")
     result = run_here("look", "--model", "copy", "ab", "--target", "ba")
-    assert (result.code, result.last) == (
+    assert (result.code, result.last_line) == (
         2,
         "error: --model copy and --target do not go together: it is a compiled program",
     )
-    assert "token 1 is 'x'" in run_here("look", "--model", "copy", "ax").last
+    assert "token 1 is 'x'" in run_here("look", "--model", "copy", "ax").last_line

@@ -74,7 +74,7 @@ def test_two_files_and_no_test_set(corpus):
 
 
 @pytest.mark.parametrize(
-    ("options", "told", "code"),
+    ("options", "message", "code"),
     [
         (["--valid", "-1"], "--valid -1", 2),
         (["--test", "5000"], "5000 to test with leave nothing of", 1),
@@ -85,9 +85,9 @@ def test_two_files_and_no_test_set(corpus):
         (["--target-column", "9"], "corpus.tsv:1: expected at least 10", 1),
     ],
 )
-def test_what_cannot_be_done_leaves_nothing(table, tmp_path, options, told, code):
+def test_what_cannot_be_done_leaves_nothing(table, tmp_path, options, message, code):
     out = [] if "--out" in options else ["--out", "parts"]
-    check_refused(run("data", "split", table, *out, *options), told, code=code)
+    check_refused(run("data", "split", table, *out, *options), message, code=code)
     assert not Path("parts").exists()
     assert not leftovers(tmp_path)
 

@@ -86,9 +86,9 @@ def test_the_same_seed_gives_the_same_bits_and_another_one_does_not(short, corpu
 
 
 def test_the_command_that_repeats_a_run_gives_the_same_bits(trained, monkeypatch):
-    said = (trained / "said").read_text(encoding="utf-8").split("\n")
+    lines = (trained / "said").read_text(encoding="utf-8").split("\n")
     command = (trained / "repeat.txt").read_text(encoding="utf-8").strip()
-    assert said[said.index("To repeat this run:") + 1] == f"  {command}"
+    assert lines[lines.index("To repeat this run:") + 1] == f"  {command}"
     program, *arguments = shlex.split(command)
     assert program == "regard"
     place = arguments.index("--run") + 1
@@ -103,9 +103,9 @@ def test_the_command_that_repeats_a_run_gives_the_same_bits(trained, monkeypatch
 @pytest.fixture
 def hang_up() -> Iterator[None]:
     """A hang-up is not ignored, as it is where nohup started the tests."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    old_handler = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
-    signal.signal(signal.SIGHUP, before)
+    signal.signal(signal.SIGHUP, old_handler)
 
 
 @pytest.mark.usefixtures("hang_up")
@@ -166,8 +166,8 @@ def test_a_signal_during_a_validation_stops_it_and_resuming_makes_it(
     assert "step 6  validation" in resumed.out
     for name in ("model.safetensors", "checksums.json"):
         assert (folder / name).read_bytes() == (trained / name).read_bytes()
-    kept = sorted(path.name for path in (folder / "checkpoints").iterdir())
-    assert kept == ["step-12", "step-6"]
+    names = sorted(path.name for path in (folder / "checkpoints").iterdir())
+    assert names == ["step-12", "step-6"]
 
 
 def test_a_signal_before_the_first_step_ends_at_once(corpus, tmp_path, monkeypatch):
@@ -211,9 +211,11 @@ def test_a_run_that_patience_ended_is_finished_too(model, corpus):
     assert contents(model) == contents_before
 
 
-@pytest.mark.parametrize("gone", ["model.safetensors", "card.md"])
-def test_what_a_finished_run_had_no_time_to_publish_is_published(gone, model, trained, corpus):
-    (model / gone).unlink()
+@pytest.mark.parametrize("missing_file", ["model.safetensors", "card.md"])
+def test_what_a_finished_run_had_no_time_to_publish_is_published(
+    missing_file, model, trained, corpus
+):
+    (model / missing_file).unlink()
     assert run("train", model, "--resume", "--data", corpus).code == 0
     for name in ("model.safetensors", "checksums.json"):
         assert (model / name).read_bytes() == (trained / name).read_bytes()
@@ -274,11 +276,15 @@ def test_what_was_published_before_the_budget_grew_is_published_anew(model, corp
     assert "already finished" in run("train", model, *more).out
 
 
-def test_a_configuration_that_changed_is_not_resumed(model, own):
+def test_a_configuration_that_changed_is_not_resumed(model, corpus_copy):
     weights_before = weights(model, 12)
-    text = (own / "tiny.toml").read_text(encoding="utf-8").replace("width = 16", "width = 32")
-    (own / "tiny.toml").write_text(text.replace("size = 320", "size = 330"), encoding="utf-8")
-    result = run("train", own / "tiny.toml", "--run", model, "--resume")
+    text = (
+        (corpus_copy / "tiny.toml").read_text(encoding="utf-8").replace("width = 16", "width = 32")
+    )
+    (corpus_copy / "tiny.toml").write_text(
+        text.replace("size = 320", "size = 330"), encoding="utf-8"
+    )
+    result = run("train", corpus_copy / "tiny.toml", "--run", model, "--resume")
     check_refused(
         result,
         "model.width: 16 in the run folder, 32 asked for",
@@ -300,23 +306,25 @@ def test_the_precision_of_a_training_may_change_and_it_is_said(model, corpus):
 
 
 @pytest.mark.parametrize("name", ["train.es", "train.en", "valid.en"])
-def test_a_corpus_that_changed_is_not_resumed_from(name, own, tmp_path):
+def test_a_corpus_that_changed_is_not_resumed_from(name, corpus_copy, tmp_path):
     folder = tmp_path / "run"
-    train(own / "tiny.toml", folder)
-    text = (own / name).read_text(encoding="utf-8")
-    (own / name).write_text(text.replace("El", "Un", 1).replace("The", "A", 1), encoding="utf-8")
+    train(corpus_copy / "tiny.toml", folder)
+    text = (corpus_copy / name).read_text(encoding="utf-8")
+    (corpus_copy / name).write_text(
+        text.replace("El", "Un", 1).replace("The", "A", 1), encoding="utf-8"
+    )
     contents_before = contents(folder)
     more = ("--resume", "--set", "training.max_steps=6")
-    refused = run("train", own / "tiny.toml", "--run", folder, *more)
-    check_refused(refused, own / name, "has changed", folder / "corpora.json")
+    refused = run("train", corpus_copy / "tiny.toml", "--run", folder, *more)
+    check_refused(refused, corpus_copy / name, "has changed", folder / "corpora.json")
     assert contents(folder) == contents_before
-    (own / name).rename(own / "changed")
-    (own / name).write_text(text, encoding="utf-8")  # the old one, at another time
-    assert run("train", own / "tiny.toml", "--run", folder, *more).code == 0
-    (own / "changed").replace(own / name)
+    (corpus_copy / name).rename(corpus_copy / "changed")
+    (corpus_copy / name).write_text(text, encoding="utf-8")  # the old one, at another time
+    assert run("train", corpus_copy / "tiny.toml", "--run", folder, *more).code == 0
+    (corpus_copy / "changed").replace(corpus_copy / name)
     (folder / "corpora.json").unlink()  # deliberately
     more = ("--resume", "--set", "training.max_steps=8")
-    assert run("train", own / "tiny.toml", "--run", folder, *more).code == 0
+    assert run("train", corpus_copy / "tiny.toml", "--run", folder, *more).code == 0
 
 
 def test_checksums_of_corpora_that_cannot_be_read_are_named(model, corpus):
@@ -375,22 +383,24 @@ def test_a_run_folder_without_resume_is_explained(model):
     check_refused(run("train", model), model, "--resume", code=2)
 
 
-def test_corpora_are_found_beside_the_configuration_or_where_told(own, tmp_path, monkeypatch):
+def test_corpora_are_found_beside_the_configuration_or_where_told(
+    corpus_copy, tmp_path, monkeypatch
+):
     elsewhere = tmp_path / "texts"
     elsewhere.mkdir()
-    for path in own.glob("*.e?"):
+    for path in corpus_copy.glob("*.e?"):
         path.rename(elsewhere / path.name)
-    check_refused(run("train", own / "tiny.toml"), "train.es", own, "--data")
+    check_refused(run("train", corpus_copy / "tiny.toml"), "train.es", corpus_copy, "--data")
     assert not (tmp_path / "runs").exists()
     monkeypatch.setenv("REGARD_DATA", str(elsewhere))
-    train(own / "tiny.toml", tmp_path / "run")
+    train(corpus_copy / "tiny.toml", tmp_path / "run")
 
 
 def test_corpora_beside_the_configuration_are_found_whatever_folder_is_named_for_others(
-    own, tmp_path, monkeypatch
+    corpus_copy, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("REGARD_DATA", str(tmp_path))
-    train(own / "tiny.toml", tmp_path / "run")
+    train(corpus_copy / "tiny.toml", tmp_path / "run")
 
 
 def test_the_default_run_folder_has_the_name_of_the_configuration(corpus, tmp_path):
@@ -408,14 +418,14 @@ def test_curves_are_drawn_and_a_picture_that_fails_stops_nothing(curves, corpus,
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_metrics_on_a_full_disk_stop_the_training_by_name(corpus, tmp_path, monkeypatch):
-    folder, opened = tmp_path / "run", disk._at_once
+    folder, open_at_once = tmp_path / "run", disk._at_once
 
     def full(path, flags):
         """The system's own file without room in place of the metrics, which may be no link."""
         return (
             os.open("/dev/full", flags)
             if str(path).endswith("metrics.jsonl")
-            else opened(path, flags)
+            else open_at_once(path, flags)
         )
 
     monkeypatch.setattr(disk, "_at_once", full)
@@ -454,9 +464,9 @@ def test_not_a_number_stops_the_training_and_harms_no_checkpoint(corpus, tmp_pat
     monkeypatch.setattr(losses.Objective, "forward", spoilt)
     result = run("train", corpus / "tiny.toml", "--run", folder)
     check_refused(result, "step 6", "loss nan", "gradient norm nan", "sentence pairs (rows ")
-    (kept,) = (folder / "checkpoints").iterdir()
-    assert kept.name == "step-3"
-    for path in kept.glob("*.safetensors"):
+    (checkpoint,) = (folder / "checkpoints").iterdir()
+    assert checkpoint.name == "step-3"
+    for path in checkpoint.glob("*.safetensors"):
         assert all(torch.isfinite(tensor).all() for tensor in files.load(path).values())
     assert run("translate", "--model", folder, "El gato").code == 0
 
@@ -504,18 +514,18 @@ def test_two_trainings_that_start_together_never_write_into_each_other(
     corpus, tmp_path, monkeypatch
 ):
     """The second one starts while the first is about to make its folder, with another vocabulary."""
-    folder, told, create = tmp_path / "run", tmp_path / "told.json", Run.create
+    folder, message_file, create = tmp_path / "run", tmp_path / "told.json", Run.create
     command = ["train", corpus / "tiny.toml", "--run", folder]
 
     def late(*arguments: Any) -> Run:
         monkeypatch.setattr(Run, "create", create)
         second = run(*command, "--set", "seed=7", "--set", "training.max_steps=5")
-        told.write_text(json.dumps([os.getpid(), *second]), encoding="utf-8")
+        message_file.write_text(json.dumps([os.getpid(), *second]), encoding="utf-8")
         return create(*arguments)
 
     monkeypatch.setattr(Run, "create", late)
     first_result = run(*command)
-    number, *second = json.loads(told.read_text(encoding="utf-8"))
+    number, *second = json.loads(message_file.read_text(encoding="utf-8"))
     check_refused(Result(*second), folder, f"process {number} is writing to it")
     assert first_result.code == 0, first_result
     assert not (folder / ".lock").exists()
@@ -548,12 +558,12 @@ def _replace(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "left"),
+    ("change", "step_limit"),
     [(shutil.rmtree, None), (_empty, None), (_replace, {"config.toml", ".lock"})],
 )
 @pytest.mark.parametrize("log_every", [1, 1000])
 def test_a_run_folder_that_vanishes_is_a_clean_failure(
-    corpus, tmp_path, monkeypatch, change, left, log_every
+    corpus, tmp_path, monkeypatch, change, step_limit, log_every
 ):
     folder = tmp_path / "run"
     advanced = Reporter.advanced
@@ -567,7 +577,7 @@ def test_a_run_folder_that_vanishes_is_a_clean_failure(
     settings = ["--set", f"training.log_every={log_every}", "--set", "training.save_every=5"]
     result = run("train", corpus / "tiny.toml", "--run", folder, *settings)
     check_refused(result, folder, "removed or replaced during the training")
-    assert ({path.name for path in folder.iterdir()} if folder.exists() else None) == left
+    assert ({path.name for path in folder.iterdir()} if folder.exists() else None) == step_limit
 
 
 def test_the_root_of_the_file_system_is_no_run_folder(corpus, monkeypatch):

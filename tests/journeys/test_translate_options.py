@@ -36,32 +36,32 @@ def objects(lines: list[str]) -> list[dict[str, object]]:
 def test_a_line_of_json_for_each_line(trained):
     lines = translate(trained, "--format", "json", text=TEXT + "\n\u2028\n")
     plain = translate(trained, text=TEXT + "\n\u2028\n")
-    found = objects(lines)
-    assert [one["translation"] for one in found] == plain
-    assert [one["source"] for one in found] == [
+    entries = objects(lines)
+    assert [one["translation"] for one in entries] == plain
+    assert [one["source"] for one in entries] == [
         *SENTENCES,
         "",
         " ",
     ]  # separators of lines are spaces
-    for one in found[:3]:
-        assert one["score"] < 0
-        assert one["log_probability"] < 0
-        assert " ".join(word["word"] for word in one["words"]) == one["translation"]
-        assert "nbest" not in one
-        assert "alignment" not in one
+    for entry in entries[:3]:
+        assert entry["score"] < 0
+        assert entry["log_probability"] < 0
+        assert " ".join(word["word"] for word in entry["words"]) == entry["translation"]
+        assert "nbest" not in entry
+        assert "alignment" not in entry
 
 
 def test_json_holds_the_n_best_and_their_alignments(trained):
-    (found,) = objects(
+    (entry,) = objects(
         translate(trained, "--format", "json", "--nbest", "3", "--alignment", SENTENCES[0])
     )
-    assert len(found["nbest"]) == 3
-    assert found["nbest"][0].items() <= found.items()
-    scores = [one["score"] for one in found["nbest"]]
+    assert len(entry["nbest"]) == 3
+    assert entry["nbest"][0].items() <= entry.items()
+    scores = [one["score"] for one in entry["nbest"]]
     assert scores == sorted(scores, reverse=True)
-    for one in found["nbest"]:
-        links = [link.split("-") for link in one["alignment"].split()]
-        assert [int(target) for _, target in links] == list(range(len(one["words"])))
+    for hypothesis in entry["nbest"]:
+        links = [link.split("-") for link in hypothesis["alignment"].split()]
+        assert [int(target) for _, target in links] == list(range(len(hypothesis["words"])))
         assert all(int(source) < 6 for source, _ in links)
 
 
@@ -78,13 +78,13 @@ def test_alignments_and_confidences_go_beside_and_into_the_text(trained):
 
 
 def test_every_translation_begins_with_the_prefix(trained):
-    begun = re.compile(r"The house(?![\w'-])")
+    begins = re.compile(r"The house(?![\w'-])")
     free = translate(trained)
     bound = translate(trained, "--prefix", "The house")
-    assert all(begun.match(line) for line in bound)
+    assert all(begins.match(line) for line in bound)
     assert bound != free
     translations = translate(trained, "--prefix", "The house", "--sample", "--seed", "5")
-    assert all(begun.match(line) for line in translations)
+    assert all(begins.match(line) for line in translations)
     assert translations != bound
 
 
@@ -99,8 +99,8 @@ def test_each_line_may_have_a_prefix_of_its_own(trained):
 
 def test_penalties_are_part_of_the_score(trained):
     def scored(*more: str) -> tuple[float, float]:
-        (one,) = objects(translate(*more, "--format", "json", "--beam", "4", SENTENCES[0]))
-        return one["score"], one["log_probability"]
+        (entry,) = objects(translate(*more, "--format", "json", "--beam", "4", SENTENCES[0]))
+        return entry["score"], entry["log_probability"]
 
     score, log_probability = scored(trained, "--length-penalty", "0")
     assert score == pytest.approx(log_probability)
@@ -149,14 +149,14 @@ def test_several_models_are_asked_together(corpus, trained, tmp_path):
 
 
 def test_paragraphs_are_laid_out_as_they_were(trained):
-    one, two, three = (translate(trained, sentence)[0] for sentence in SENTENCES)
+    without_options, two, three = (translate(trained, sentence)[0] for sentence in SENTENCES)
     text = f"{SENTENCES[0]}  {SENTENCES[1]}\n\n\n- {SENTENCES[2]}\n"
     wrapped = text.replace("ve el mar", "ve\nel mar")
-    for given in (text, wrapped):
-        result = run("translate", "--model", trained, "--paragraphs", stdin=given.encode())
-        assert (result.code, result.out) == (0, f"{one}  {two}\n\n\n- {three}\n")
+    for source in (text, wrapped):
+        result = run("translate", "--model", trained, "--paragraphs", stdin=source.encode())
+        assert (result.code, result.out) == (0, f"{without_options}  {two}\n\n\n- {three}\n")
     (argument,) = translate(trained, "--paragraphs", f"{SENTENCES[0]} {SENTENCES[1]}")
-    assert argument == f"{one} {two}"
+    assert argument == f"{without_options} {two}"
     line = f"{SENTENCES[0]} {SENTENCES[1]}\n"
     assert translate(trained, text=line) == [argument]
     assert translate(trained, "--whole-lines", text=line) != [argument]
@@ -195,12 +195,12 @@ def test_what_does_not_go_together_is_refused(wrong, named, trained):
 
 def test_a_stream_is_answered_before_it_is_read_to_its_end(trained, monkeypatch):
     """Lines read and not yet answered are never more than one group of them."""
-    lines, read, most = 3 * LINES + 7, 0, 0
+    lines, read, lead = 3 * LINES + 7, 0, 0
     out = Bytes()
 
     def readline(limit: int) -> bytes:
-        nonlocal read, most
-        most = max(most, read - out.getvalue().count(b"\n"))
+        nonlocal read, lead
+        lead = max(lead, read - out.getvalue().count(b"\n"))
         read += read < lines
         return b"sol %d\n" % read if read < lines else b""
 
@@ -213,7 +213,7 @@ def test_a_stream_is_answered_before_it_is_read_to_its_end(trained, monkeypatch)
         code = main(["translate", "--model", str(trained), "--beam", "1"])
     assert code == 0
     assert out.getvalue().count(b"\n") == lines - 1
-    assert LINES - 1 <= most <= LINES
+    assert LINES - 1 <= lead <= LINES
 
 
 def test_memory_does_not_grow_with_the_input(trained):
@@ -223,8 +223,8 @@ def test_memory_does_not_grow_with_the_input(trained):
         assert len(result.lines) == lines
         return result.growth
 
-    few = growth(LINES)
-    assert growth(8 * LINES) < few + 16 * 2**20
+    baseline = growth(LINES)
+    assert growth(8 * LINES) < baseline + 16 * 2**20
 
 
 def test_whoever_reads_only_the_first_line_hears_of_no_error(trained):
@@ -245,6 +245,6 @@ def test_whoever_reads_only_the_first_line_hears_of_no_error(trained):
 
 def test_links_are_those_that_align_reads():
     text = "El gato negro duerme."
-    found, links = run("translate", "--alignment", text).lines[0].split("\t")
-    read = run("align", "--text", text, found)
+    translation, links = run("translate", "--alignment", text).lines[0].split("\t")
+    read = run("align", "--text", text, translation)
     assert sorted(links.split()) == sorted(read.out.split()) == ["0-0", "1-2", "2-1", "3-3"]

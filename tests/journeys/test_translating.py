@@ -105,8 +105,8 @@ def test_lines_are_translated_in_chunks_of_bounded_size(trained):
     text = "".join(f"El gato ve {number}\n" for number in range(300))
     lines = translate(trained, text, "--beam", "1")
     assert len(lines) == 300
-    few = "".join(text.splitlines(keepends=True)[:4])
-    assert translate(trained, few, "--beam", "1", "--line-buffered") == lines[:4]
+    short_text = "".join(text.splitlines(keepends=True)[:4])
+    assert translate(trained, short_text, "--beam", "1", "--line-buffered") == lines[:4]
 
 
 def test_several_translations_and_their_scores(trained):

@@ -85,7 +85,7 @@ def test_the_output_is_not_the_input(trained, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "named", "code"),
+    ("options", "named", "code"),
     [
         (("--input", "nosuch.es"), "nosuch.es: no such file", 1),
         (("--input", "."), "is a folder", 1),
@@ -95,9 +95,9 @@ def test_the_output_is_not_the_input(trained, tmp_path):
         (("--output", "text.en", "--look", "El gato"), "--look and --output", 2),
     ],
 )
-def test_files_that_cannot_be_meant_are_refused(given, named, code, trained, tmp_path):
+def test_files_that_cannot_be_meant_are_refused(options, named, code, trained, tmp_path):
     (tmp_path / "text.es").write_bytes(TEXT)
-    check_refused(run("translate", "--model", trained, *given), named, code=code)
+    check_refused(run("translate", "--model", trained, *options), named, code=code)
 
 
 def test_the_name_of_a_file_is_no_sentence(trained, tmp_path):
@@ -144,13 +144,13 @@ def test_loops_are_stopped_counted_and_can_be_forbidden(tmp_path):
     result = run("translate", "--beam", "1", stdin=text)
     assert result.code == 0
     assert "note: 1 of 2 translations searched again because of repetitions: line 2" in result.err
-    found = [
+    outputs = [
         json.loads(line)
         for line in run("translate", "--beam", "1", "--format", "json", stdin=text).lines
     ]
-    assert [one["repeats"] for one in found] == [False, True]
-    assert [one["unfinished"] for one in found] == [False, False]
-    assert "repeats" in found[1]["doubts"]
+    assert [one["repeats"] for one in outputs] == [False, True]
+    assert [one["unfinished"] for one in outputs] == [False, False]
+    assert "repeats" in outputs[1]["doubts"]
     without = run("translate", "--beam", "1", "--no-repeat-ngram", "4", stdin=text)
     assert "repetitions" not in without.err
     assert without.lines[0] == result.lines[0]
@@ -161,7 +161,7 @@ def test_loops_are_stopped_counted_and_can_be_forbidden(tmp_path):
 def test_an_evaluation_has_the_same_search_and_counts_the_same(tmp_path):
     (tmp_path / "test.es").write_text(f"Hace frío.\n{LOOPING}\n", encoding="utf-8")
     (tmp_path / "test.en").write_text("It's cold.\nWhich is why.\n", encoding="utf-8")
-    given = (
+    options = (
         "evaluate",
         "--beam",
         "1",
@@ -172,7 +172,7 @@ def test_an_evaluation_has_the_same_search_and_counts_the_same(tmp_path):
         "--format",
         "json",
     )
-    free, bound = run(*given), run(*given, "--no-repeat-ngram", "4")
+    free, bound = run(*options), run(*options, "--no-repeat-ngram", "4")
     assert json.loads(free.out)["doubts"] == {
         "cut": 0,
         "repeats": 1,

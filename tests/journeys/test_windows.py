@@ -31,7 +31,7 @@ def test_every_module_is_imported_and_a_model_trained_and_used(corpus, tmp_path)
     run, text = str(tmp_path / "run"), str(corpus / "train.en")
     table = "".join(f"El gato {i}\tThe cat {i}\n" for i in range(50))
     (tmp_path / "pairs.tsv").write_text(table, encoding="utf-8")
-    done = on_windows(
+    completed = on_windows(
         ["train", str(corpus / "tiny.toml"), "--run", run],
         ["train", run, "--resume", "--data", str(corpus), "--set", "training.max_steps=14"],
         ["translate", "--model", run, "El gato"],
@@ -41,11 +41,11 @@ def test_every_module_is_imported_and_a_model_trained_and_used(corpus, tmp_path)
         ["data", "split", "pairs.tsv", "--out", "parts", "--valid", "5", "--test", "5"],
         folder=tmp_path,
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     assert (tmp_path / "run" / "checkpoints" / "step-14").is_dir()
     assert (tmp_path / "run" / "model.safetensors").exists()
     for name in ("look.png", "look.html", "made.tsv", "parts/train.tsv"):
-        assert (tmp_path / name).stat().st_size, done.stderr
+        assert (tmp_path / name).stat().st_size, completed.stderr
     remaining_names = [
         p.name
         for p in tmp_path.rglob("*")

@@ -74,24 +74,24 @@ def restrict() -> None:
 
 
 def _closed_only(change):
-    def changed(path, *rest, **named):
+    def closed_only(path, *rest, **named):
         place = Path(os.path.realpath(path))
-        if any(place == each or place in each.parents for each in _opened()):
+        if any(place == each or place in each.parents for each in _open_files()):
             raise PermissionError(EACCES, "used by another process", os.fspath(path))
         return change(path, *rest, **named)
 
-    return changed
+    return closed_only
 
 
-def _opened() -> list[Path]:
-    found = []
+def _open_files() -> list[Path]:
+    paths = []
     for handle in os.listdir("/proc/self/fd"):
         try:
             if stat.S_ISREG(os.stat(f"/proc/self/fd/{handle}").st_mode):
-                found.append(Path(os.readlink(f"/proc/self/fd/{handle}")))
+                paths.append(Path(os.readlink(f"/proc/self/fd/{handle}")))
         except OSError:  # the listing's own
             continue
-    return found
+    return paths
 
 
 def import_everything() -> None:

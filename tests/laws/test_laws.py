@@ -170,12 +170,12 @@ def test_permuting_queries_permutes_readings_and_permuting_the_memory_changes_no
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     query, key, value = draw(queries, keys)
-    asked = torch.randperm(queries, generator=generator)
+    order = torch.randperm(queries, generator=generator)
     stored = torch.randperm(keys, generator=generator)
     with regard.kernel(kernel):
         plain = regard.attend(query, key, value, score=SCORES.get(kernel))
-        permuted = regard.attend(query[asked], key[stored], value[stored], score=SCORES.get(kernel))
-    assert torch.allclose(plain[asked], permuted)
+        permuted = regard.attend(query[order], key[stored], value[stored], score=SCORES.get(kernel))
+    assert torch.allclose(plain[order], permuted)
 
 
 @EVERY_KERNEL
@@ -265,14 +265,14 @@ def test_what_may_not_be_read_may_hold_anything(kernel: str, garbage: float, sid
         if at and side in ("both", ("key", "value")[at - 1]):
             tensor[..., [2, 5], :] = garbage
         tensor.requires_grad_()
-    found = []
-    for given_ in (tensors, spoilt):
+    results = []
+    for inputs in (tensors, spoilt):
         with regard.kernel(kernel):
-            reading = regard.attend(*given_, mask=mask, score=SCORES.get(kernel))
-        slopes = torch.autograd.grad(reading[:, :2].sin().sum(), given_)
-        found.append([reading[:, :2], *slopes])
-    for clean, got in zip(*found, strict=True):
-        assert torch.allclose(clean, got)
+            reading = regard.attend(*inputs, mask=mask, score=SCORES.get(kernel))
+        slopes = torch.autograd.grad(reading[:, :2].sin().sum(), inputs)
+        results.append([reading[:, :2], *slopes])
+    for clean, actual in zip(*results, strict=True):
+        assert torch.allclose(clean, actual)
 
 
 @EVERY_KERNEL
@@ -281,18 +281,18 @@ def test_what_may_not_be_read_may_hold_anything(kernel: str, garbage: float, sid
 def test_a_single_query_may_be_kept_from_anything(kernel: str, garbage: float, side: str) -> None:
     """As a step of a decoder that is learnt from: readings, and gradients of all three."""
     tensors, mask = draw(1, 7, 2), torch.arange(7) < 4
-    found = []
+    results = []
     for spoilt in (False, True):
-        given_ = [tensor.detach().clone() for tensor in tensors]
-        for at, tensor in enumerate(given_):
+        inputs = [tensor.detach().clone() for tensor in tensors]
+        for at, tensor in enumerate(inputs):
             if spoilt and at and side in ("both", ("key", "value")[at - 1]):
                 tensor[..., 4:, :] = garbage
             tensor.requires_grad_()
         with regard.kernel(kernel):
-            reading = regard.attend(*given_, mask=mask, score=SCORES.get(kernel))
-        found.append([reading, *torch.autograd.grad(reading.sin().sum(), given_)])
-    for clean, got in zip(*found, strict=True):
-        assert torch.allclose(clean, got)
+            reading = regard.attend(*inputs, mask=mask, score=SCORES.get(kernel))
+        results.append([reading, *torch.autograd.grad(reading.sin().sum(), inputs)])
+    for clean, actual in zip(*results, strict=True):
+        assert torch.allclose(clean, actual)
 
 
 @EVERY_KERNEL
@@ -301,21 +301,21 @@ def test_a_query_spoils_its_own_reading_and_nothing_else(kernel: str, garbage: f
     """Query 1 may read nothing, query 3 may read: both hold garbage."""
     tensors, mask = draw(5, 7, 2), draw_mask(5, 7, 1)
     mask[1], mask[3] = False, True
-    others = [0, 1, 2, 4]
-    found = []
+    other_queries = [0, 1, 2, 4]
+    results = []
     for spoilt in (False, True):
-        given_ = [tensor.detach().clone() for tensor in tensors]
+        inputs = [tensor.detach().clone() for tensor in tensors]
         if spoilt:
-            given_[0][:, [1, 3]] = garbage
-        for tensor in given_:
+            inputs[0][:, [1, 3]] = garbage
+        for tensor in inputs:
             tensor.requires_grad_()
         with regard.kernel(kernel):
-            reading = regard.attend(*given_, mask=mask, score=SCORES.get(kernel))
-        slopes = torch.autograd.grad(reading[:, others].sin().sum(), given_)
-        found.append([reading[:, others], *slopes])
-    for clean, got in zip(*found, strict=True):
-        assert torch.allclose(clean, got)
-    assert not found[1][0][:, 1].any()
+            reading = regard.attend(*inputs, mask=mask, score=SCORES.get(kernel))
+        slopes = torch.autograd.grad(reading[:, other_queries].sin().sum(), inputs)
+        results.append([reading[:, other_queries], *slopes])
+    for clean, actual in zip(*results, strict=True):
+        assert torch.allclose(clean, actual)
+    assert not results[1][0][:, 1].any()
 
 
 LEARNED = {
@@ -356,12 +356,12 @@ def test_what_may_not_be_read_spoils_no_gradient_of_a_look(
 ) -> None:
     """Key 2 of the first head is for queries from 2 on, key 5 for nobody."""
     mask = masks.causal(align="start") & (torch.arange(7) != 5)
-    found = []
+    results = []
     for spoilt in (False, True):
         query, key, value = (tensor.detach().clone() for tensor in draw(5, 7, 2))
         if spoilt:
             key[0, 2], key[:, 5] = garbage, garbage
-        given_ = leaves_of(score, query.requires_grad_(), key.requires_grad_())
+        inputs = leaves_of(score, query.requires_grad_(), key.requires_grad_())
         if through == "look":
             look = regard.look(query, key, mask=mask, score=score)
             options = {}
@@ -371,15 +371,15 @@ def test_what_may_not_be_read_spoils_no_gradient_of_a_look(
         options |= each_row(look)
         options = {name: part[:, :2] for name, part in options.items()}
         options["received"] = look.received(rows=range(2))
-        found.append(
+        results.append(
             {
-                name: [part, *torch.autograd.grad(part.sin().sum(), given_, retain_graph=True)]
+                name: [part, *torch.autograd.grad(part.sin().sum(), inputs, retain_graph=True)]
                 for name, part in options.items()
             }
         )
-    for name in found[0]:
-        for clean, got in zip(found[0][name], found[1][name], strict=True):
-            assert torch.allclose(clean, got), name
+    for name in results[0]:
+        for clean, actual in zip(results[0][name], results[1][name], strict=True):
+            assert torch.allclose(clean, actual), name
 
 
 @EVERY_SCORE
@@ -388,28 +388,28 @@ def test_a_query_spoils_its_own_row_of_a_look_and_nothing_else(
     garbage: float, score: object
 ) -> None:
     """Query 1 may read nothing, query 3 may read: both hold garbage."""
-    mask, others = draw_mask(5, 7, 1), [0, 2, 4]
+    mask, other_queries = draw_mask(5, 7, 1), [0, 2, 4]
     mask[1], mask[3] = False, True
-    found = []
+    results = []
     for spoilt in (False, True):
         query, key, _ = (tensor.detach().clone() for tensor in draw(5, 7, 2))
         if spoilt:
             query[:, [1, 3]] = garbage
-        given_ = leaves_of(score, query.requires_grad_(), key.requires_grad_())
+        inputs = leaves_of(score, query.requires_grad_(), key.requires_grad_())
         look = regard.look(query, key, mask=mask, score=score)
-        parts = {name: part[:, others] for name, part in each_row(look).items()}
-        parts["received"] = look.received(rows=[0, 1, 2, 4])
-        found.append(
+        rows_by_answer = {name: part[:, other_queries] for name, part in each_row(look).items()}
+        rows_by_answer["received"] = look.received(rows=[0, 1, 2, 4])
+        results.append(
             {
-                name: [part, *torch.autograd.grad(part.sin().sum(), given_, retain_graph=True)]
-                for name, part in parts.items()
+                name: [part, *torch.autograd.grad(part.sin().sum(), inputs, retain_graph=True)]
+                for name, part in rows_by_answer.items()
             }
         )
         assert not look.weights()[:, 1].any()
         assert not look.entropy()[:, 1].any()
-    for name in found[0]:
-        for clean, got in zip(found[0][name], found[1][name], strict=True):
-            assert torch.allclose(clean, got), name
+    for name in results[0]:
+        for clean, actual in zip(results[0][name], results[1][name], strict=True):
+            assert torch.allclose(clean, actual), name
 
 
 def test_a_look_at_what_may_be_read_is_not_hidden() -> None:

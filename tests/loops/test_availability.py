@@ -20,16 +20,16 @@ def test_what_holds_no_numbers_is_none_of_theirs():
     assert not loops.serve(real, fake)
     with mode:
         assert not loops.serve()
-    seen = []
-    torch.func.vmap(lambda x: seen.append(loops.serve(x)) or x)(real)
-    torch.jit.trace(lambda x: seen.append(loops.serve(x)) or x + 1, real, check_trace=False)
-    assert seen == [False, False]
+    records = []
+    torch.func.vmap(lambda x: records.append(loops.serve(x)) or x)(real)
+    torch.jit.trace(lambda x: records.append(loops.serve(x)) or x + 1, real, check_trace=False)
+    assert records == [False, False]
     assert loops.serve(real)
 
 
-@pytest.mark.parametrize(("told", "compiled"), [("1", False), ("0", True), ("", True)])
-def test_loops_that_nobody_compiles_are_left(monkeypatch, told, compiled):
-    monkeypatch.setenv("NUMBA_DISABLE_JIT", told)
+@pytest.mark.parametrize(("message", "compiled"), [("1", False), ("0", True), ("", True)])
+def test_loops_that_nobody_compiles_are_left(monkeypatch, message, compiled):
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", message)
     assert loops.serve(torch.ones(1)) == compiled
     query, key = torch.ones(2, 4), torch.ones(3, 4)
     refused = explain(query, key, score=Additive(4, 4, 4)).refused

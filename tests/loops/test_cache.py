@@ -23,15 +23,15 @@ def test_there_are_loops():
 @pytest.mark.parametrize("path", LOOPS, ids=lambda path: path.stem)
 def test_every_module_that_a_source_imports_is_a_source(path):
     """Read here from the syntax tree, there from the text."""
-    found = places.sources(path)
-    assert SOURCES / "loops" / "compiling.py" in found
-    for source in found:
+    sources = places.sources(path)
+    assert SOURCES / "loops" / "compiling.py" in sources
+    for source in sources:
         for node in ast.walk(ast.parse(source.read_text("utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("regard"):
                 module = SOURCES.parent.joinpath(*node.module.split("."))
                 named = [module, *(module / each.name for each in node.names)]
                 files = [each.with_suffix(".py") for each in named]
-                assert {file for file in files if file.is_file()} <= set(found), source
+                assert {file for file in files if file.is_file()} <= set(sources), source
 
 
 def test_a_change_in_any_source_changes_the_stamp(tmp_path, monkeypatch):
@@ -63,18 +63,22 @@ def test_a_change_in_any_source_changes_the_stamp(tmp_path, monkeypatch):
 def test_what_nobody_uses_is_removed_and_nothing_else(tmp_path):
     old = time.time() - 31 * 24 * 3600
 
-    def made(name: str, *, used: float = old) -> Path:
+    def make_folder(name: str, *, used: float = old) -> Path:
         folder = tmp_path / name
         folder.mkdir()
         (folder / "code").write_bytes(b"code")
         os.utime(folder, (used, used))
         return folder
 
-    gone = [made("0a" * 8), made(".0123456789ab.0123456789ab.tmp")]
-    stays = [made("2c" * 8, used=time.time()), made("somebody's"), made("0" * 15)]
-    elsewhere = made("elsewhere")
+    removed_folders = [make_folder("0a" * 8), make_folder(".0123456789ab.0123456789ab.tmp")]
+    stays = [
+        make_folder("2c" * 8, used=time.time()),
+        make_folder("somebody's"),
+        make_folder("0" * 15),
+    ]
+    elsewhere = make_folder("elsewhere")
     (tmp_path / ("3d" * 8)).symlink_to(elsewhere)
     cache.remove_unused(tmp_path)
-    assert not any(folder.exists() for folder in gone)
+    assert not any(folder.exists() for folder in removed_folders)
     assert all((folder / "code").exists() for folder in [*stays, elsewhere])
     assert not list(tmp_path.glob("*.tmp"))

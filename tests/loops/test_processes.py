@@ -27,16 +27,16 @@ def _problem(seed: int) -> tuple[Tensor, ...]:
     return torch.randn(3, 40, 16), torch.randn(3, 50, 16), torch.randn(16), torch.randn(3, 50, 8)
 
 
-def _read(given: tuple[Tensor, ...]) -> Tensor:
-    return additive(*given, *(None,) * 6, 0.0, 1.0)[0]
+def _read(inputs: tuple[Tensor, ...]) -> Tensor:
+    return additive(*inputs, *(None,) * 6, 0.0, 1.0)[0]
 
 
 @pytest.fixture
-def several(monkeypatch: pytest.MonkeyPatch) -> None:
+def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "_workers", lambda problem: 3)
 
 
-@pytest.mark.usefixtures("several")
+@pytest.mark.usefixtures("two_threads")
 def test_many_threads_may_call_at_once() -> None:
     problems = [_problem(seed) for seed in range(24)]
     alone = [_read(problem) for problem in problems]
@@ -45,7 +45,7 @@ def test_many_threads_may_call_at_once() -> None:
     assert all(torch.equal(got, alone[k % 24]) for k, got in enumerate(together))
 
 
-@pytest.mark.usefixtures("several")
+@pytest.mark.usefixtures("two_threads")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_child_may_call_after_a_fork() -> None:
     problem = _problem(0)
@@ -99,13 +99,13 @@ def test_code_of_sources_long_gone_is_removed_when_new_code_is_kept(tmp_path, mo
 
 
 def test_two_processes_never_take_each_others_code(tmp_path: Path) -> None:
-    one, other = (cache._Files(str(tmp_path), "kernel", "stamp") for _ in range(2))
-    empty = one._load_index()
-    other.save("double", "code for double")
-    one._load_index = lambda: empty  # it had looked before the other wrote
-    one.save("single", "code for single")
-    del one._load_index
-    for files in (one, other):
+    item, other_files = (cache._Files(str(tmp_path), "kernel", "stamp") for _ in range(2))
+    empty = item._load_index()
+    other_files.save("double", "code for double")
+    item._load_index = lambda: empty  # it had looked before the other wrote
+    item.save("single", "code for single")
+    del item._load_index
+    for files in (item, other_files):
         assert files.load("single") == "code for single"
         assert files.load("double") in (None, "code for double")
 
@@ -128,9 +128,9 @@ def test_half_a_file_or_a_changed_one_is_compiled_anew(tmp_path: Path) -> None:
         assert files.load("single") == "code"
 
 
-def _flipped(whole: bytes, dice: random.Random) -> bytes:
-    flipped = bytearray(whole)
-    flipped[dice.randrange(len(whole))] ^= 1 << dice.randrange(8)
+def _flipped(content: bytes, dice: random.Random) -> bytes:
+    flipped = bytearray(content)
+    flipped[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
     return bytes(flipped)
 
 
@@ -145,16 +145,16 @@ def test_machine_code_that_was_changed_is_compiled_again(tmp_path, monkeypatch) 
         return cache.keep(numba.njit(kernel))
 
     assert compiled()(3.0) == 7
-    kept = compiled()
-    assert kept(3.0) == 7
-    assert kept.stats.cache_hits
+    stored_files = compiled()
+    assert stored_files(3.0) == 7
+    assert stored_files.stats.cache_hits
     dice = random.Random(2)
     for path in (*tmp_path.rglob("*.nbc"), *tmp_path.rglob("*.nbi")):
         path.write_bytes(_flipped(path.read_bytes(), dice))
-        again = compiled()
+        compiled_again = compiled()
         with pytest.warns(RuntimeWarning, match="is compiled again"):
-            assert again(3.0) == 7
-        assert not again.stats.cache_hits
+            assert compiled_again(3.0) == 7
+        assert not compiled_again.stats.cache_hits
         mended = compiled()
         assert mended(3.0) == 7
         assert mended.stats.cache_hits

@@ -16,14 +16,14 @@ from regard.memory import CharacterNgrams, Memory
 LINES = {"From": "Dean Moriarty", "Subject": "Professor Perry", "Date": "14 July"}
 
 
-def written(normaliser: Any = None, **how: Any) -> Memory:
+def filled_memory(normaliser: Any = None, **how: Any) -> Memory:
     memory = Memory(encoder=CharacterNgrams(64), normaliser=normaliser, **how)
     memory.write(LINES)
     return memory
 
 
 def test_a_dict_is_written_and_read_as_one():
-    memory = written("hard")
+    memory = filled_memory("hard")
     assert len(memory) == 3
     assert list(memory) == list(LINES)
     assert dict(memory.items()) == LINES
@@ -36,22 +36,22 @@ def test_a_dict_is_written_and_read_as_one():
 
 
 def test_a_soft_lookup_by_words_is_the_best_payload_with_its_weight():
-    memory = written()
+    memory = filled_memory()
     best = memory["subjct"]
     assert repr(best) == f"Found({best.weights.item():.2f} 'Professor Perry')"
     weights, payloads = best
     assert payloads == ["Professor Perry"]
     torch.testing.assert_close(weights, memory.find("subjct").weights[:1])
-    several = memory[["Date", "From"]]
-    assert several.payloads == [["14 July"], ["Dean Moriarty"]]
-    assert repr(several).count("[") == 2
+    values = memory[["Date", "From"]]
+    assert values.payloads == [["14 July"], ["Dean Moriarty"]]
+    assert repr(values).count("[") == 2
     blended = memory.encoder(["Date"])  # vectors are for networks
     assert torch.equal(memory[blended], memory.read(blended))
 
 
 def test_an_entry_is_set_and_replaced():
-    memory = written("hard")
-    before = memory.values
+    memory = filled_memory("hard")
+    original_values = memory.values
     memory["Subject"] = "the dean"
     memory["To"] = "Sal Paradise"
     memory["Size"] = {"kilobytes": 4}
@@ -63,7 +63,9 @@ def test_an_entry_is_set_and_replaced():
     }
     assert memory["subjct"] == "the dean"
     torch.testing.assert_close(memory.values[1], memory.encoder(["the dean"])[0])
-    assert torch.equal(before[1], memory.encoder(["Professor Perry"])[0])  # no reading changes
+    assert torch.equal(
+        original_values[1], memory.encoder(["Professor Perry"])[0]
+    )  # no reading changes
     memory.write(["From"], ["somebody"])  # which appends
     assert len(memory) == 6
     with pytest.raises(TypeError, match="pass a string or a vector"):
@@ -126,7 +128,7 @@ def test_arrays_and_lists_are_keys_and_values_as_tensors_are(kind):
 
 
 def test_an_entry_without_a_payload_answers_with_its_value():
-    memory = written("hard")
+    memory = filled_memory("hard")
     memory["vector"] = torch.ones(64)
     memory.write("only")
     assert torch.equal(memory["vector"], torch.ones(64))
@@ -139,7 +141,7 @@ def test_an_entry_without_a_payload_answers_with_its_value():
 
 
 def test_writing_a_dict_replaces_the_entries_of_its_keys():
-    memory = written("hard")
+    memory = filled_memory("hard")
     memory.write({"To": "Sal Paradise", "Subject": "the dean", "From": "Carlo Marx"})
     memory.update({"Cc": "Jane Lee"})
     expected = {**LINES, "Subject": "the dean", "From": "Carlo Marx"}
@@ -173,14 +175,14 @@ def test_an_object_becomes_the_payload_and_the_value_stays():
 
 
 def test_numbers_and_lists_among_strings_are_payloads():
-    memory = written("hard")
+    memory = filled_memory("hard")
     memory["n"], memory["list"], memory["t"] = 5, [1, 2], (1, 2)
     memory["Subject"] = 7
     assert (memory["n"], memory["list"], memory["t"], memory["Subject"]) == (5, [1, 2], (1, 2), 7)
 
 
 def test_get_finds_the_keys_that_were_written():
-    memory = written()
+    memory = filled_memory()
     assert memory.get("Subject") == "Professor Perry"
     assert memory.get("subject") is None
     assert memory.get("subject", "nobody") == "nobody"
@@ -190,7 +192,7 @@ def test_get_finds_the_keys_that_were_written():
 
 
 def test_a_method_of_a_dict_that_a_memory_lacks_says_what_serves():
-    memory = written()
+    memory = filled_memory()
     for name in ("pop", "popitem", "clear"):
         with pytest.raises(AttributeError, match="nothing is deleted: write the entries to keep"):
             getattr(memory, name)
@@ -204,7 +206,7 @@ def test_a_method_of_a_dict_that_a_memory_lacks_says_what_serves():
 
 @pytest.mark.parametrize("key", [None, b"x", slice("a", "b"), ["k", 2], [("a", "b")], {}, 1j])
 def test_an_object_that_is_no_key_is_refused(key):
-    memory = written()
+    memory = filled_memory()
     with pytest.raises(TypeError, match="pass vectors, a string or a list of strings"):
         memory[key]
     with pytest.raises(TypeError, match="as a key: pass a string or a vector"):
@@ -225,7 +227,7 @@ def test_what_is_no_encoder_is_refused_as_is_a_count_that_is_none():
     with pytest.raises(TypeError, match="the encoder made 1 of 1 strings: it has to make a vector"):
         Memory(encoder=len).write("a")
     with pytest.raises(TypeError, match="k is 'two': pass a whole number"):
-        written().find("Subject", "two")
+        filled_memory().find("Subject", "two")
 
 
 def test_an_entry_without_a_name_is_known_by_its_vector_beside_entries_with_one():
@@ -239,7 +241,7 @@ def test_an_entry_without_a_name_is_known_by_its_vector_beside_entries_with_one(
 
 
 def test_a_memory_says_what_it_holds():
-    memory = written("hard")
+    memory = filled_memory("hard")
     assert repr(memory).startswith(
         "Memory({'From': 'Dean Moriarty', 'Subject': 'Professor Perry', 'Date': '14 July'},"
         " entries=3, score=Cosine(scale=20.0), normaliser=Hard("
@@ -255,15 +257,15 @@ def test_a_memory_says_what_it_holds():
 
 
 def test_keys_and_payloads_survive_a_state_and_a_file(tmp_path):
-    memory, receiver = written("hard"), Memory(encoder=CharacterNgrams(64), normaliser="hard")
+    memory, receiver = filled_memory("hard"), Memory(encoder=CharacterNgrams(64), normaliser="hard")
     save_file(memory.state_dict(), tmp_path / "state.safetensors")
     receiver.load_state_dict(load_file(tmp_path / "state.safetensors"))
     memory.save(tmp_path / "memory.safetensors")
-    for again in (receiver, Memory.open(tmp_path / "memory.safetensors")):
-        assert dict(again.items()) == LINES
-        again["Subject"] = "the dean"
-        assert again["subjct"] == "the dean"
-        assert len(again) == 3
+    for restored in (receiver, Memory.open(tmp_path / "memory.safetensors")):
+        assert dict(restored.items()) == LINES
+        restored["Subject"] = "the dean"
+        assert restored["subjct"] == "the dean"
+        assert len(restored) == 3
     state = memory.state_dict()
     state["entries.payloads"] = state["entries.payloads"][:-4]
     with pytest.raises(RuntimeError, match="memory entries"):
@@ -275,7 +277,7 @@ def test_keys_and_payloads_survive_a_state_and_a_file(tmp_path):
 
 
 def test_a_payload_that_json_cannot_hold_is_alone_left_out_of_a_state():
-    memory, receiver = written("hard"), Memory(encoder=CharacterNgrams(64), normaliser="hard")
+    memory, receiver = filled_memory("hard"), Memory(encoder=CharacterNgrams(64), normaliser="hard")
     memory["obj"], memory["more"] = {1, 2}, [float("nan")]
     with pytest.warns(UserWarning, match=r"payload of entry 'obj' \(Object .* set .*\) and 1 more"):
         receiver.load_state_dict(memory.state_dict())
@@ -290,7 +292,7 @@ def test_a_payload_that_json_cannot_hold_is_alone_left_out_of_a_state():
 
 
 def test_a_memory_takes_back_its_own_state():
-    memory = written("hard")
+    memory = filled_memory("hard")
     memory.load_state_dict(memory.state_dict())
     assert dict(memory.items()) == LINES
     memory["Subject"] = "the dean"
@@ -299,19 +301,19 @@ def test_a_memory_takes_back_its_own_state():
 
 
 def test_a_state_of_other_keys_leaves_no_names_of_those_before():
-    memory, others = Memory(encoder=CharacterNgrams(64)), Memory()
+    memory, second_memory = Memory(encoder=CharacterNgrams(64)), Memory()
     memory.write({"a": "one", "b": "two"})
     state = memory.state_dict()
-    others.write(torch.randn(2, 64))
+    second_memory.write(torch.randn(2, 64))
     memory.load_state_dict({"entries.key": state["entries.key"]})
     assert list(memory) == ["a", "b"]
-    memory.load_state_dict(others.state_dict())
+    memory.load_state_dict(second_memory.state_dict())
     assert "a" not in memory
     assert memory.payloads == [None, None]
 
 
 def test_a_shallow_copy_is_written_to_by_itself():
-    memory = written("hard")
+    memory = filled_memory("hard")
     memory["To"] = "Sal Paradise"  # there is spare room now
     twin = copy.copy(memory)
     twin["Subject"], twin["Cc"], memory["Bcc"] = "the dean", "Carlo Marx", "Old Bull Lee"

@@ -110,9 +110,9 @@ def test_an_unfinished_save_leaves_the_old_file(tmp_path, monkeypatch):
 def test_every_truncation_is_refused_by_name(tmp_path):
     full().save(tmp_path / "m")
     whole_content = (tmp_path / "m").read_bytes()
-    for part in range(20):
+    for twentieth in range(20):
         cut = tmp_path / "cut"
-        cut.write_bytes(whole_content[: len(whole_content) * part // 20])
+        cut.write_bytes(whole_content[: len(whole_content) * twentieth // 20])
         with pytest.raises(MemoryFileError, match=str(cut)):
             Memory.open(cut)
 
@@ -136,19 +136,19 @@ def flipped(path: Path, position: int, bit: int) -> Path:
     return copy
 
 
-def same(one: Memory, other: Memory) -> bool:
+def same(memory: Memory, expected: Memory) -> bool:
     return (
-        torch.equal(one.keys, other.keys)
-        and torch.equal(one.values, other.values)
-        and (one.payloads, one.normaliser, one.score)
-        == (other.payloads, other.normaliser, other.score)
+        torch.equal(memory.keys, expected.keys)
+        and torch.equal(memory.values, expected.values)
+        and (memory.payloads, memory.normaliser, memory.score)
+        == (expected.payloads, expected.normaliser, expected.score)
     )
 
 
 def test_every_flipped_bit_is_refused_or_changes_nothing(tmp_path):
     path = tmp_path / "m"
     full(normaliser=normalisers.Softmax(2.0)).save(path)
-    memory, other, refused = Memory.open(path), 0, []
+    memory, differing, refused = Memory.open(path), 0, []
     for position in range(0, path.stat().st_size, 2):
         try:
             assert same(Memory.open(flipped(path, position, position % 8)), memory), position
@@ -158,8 +158,8 @@ def test_every_flipped_bit_is_refused_or_changes_nothing(tmp_path):
     older = without_checksum(path)
     for position in range(0, older.stat().st_size, 2):
         with suppress(MemoryFileError):
-            other += not same(Memory.open(flipped(older, position, position % 8)), memory)
-    assert other > 30  # without a checksum, so many are other memories
+            differing += not same(Memory.open(flipped(older, position, position % 8)), memory)
+    assert differing > 30  # without a checksum, so many are other memories
 
 
 def test_files_of_earlier_versions_open_and_get_a_checksum_when_they_are_saved(tmp_path):
@@ -200,14 +200,14 @@ memory.save(path)
 
 def test_a_save_that_was_killed_leaves_the_old_file_and_its_rest_is_removed_a_day_later(tmp_path):
     path = tmp_path / "m"
-    done = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
-    assert done.returncode == -signal.SIGKILL
-    left = set(tmp_path.iterdir()) - {path}
-    assert [each.stat().st_size for each in left] == [100]
+    completed = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+    assert completed.returncode == -signal.SIGKILL
+    remaining_paths = set(tmp_path.iterdir()) - {path}
+    assert [each.stat().st_size for each in remaining_paths] == [100]
     memory = Memory.open(path)
     assert torch.equal(memory.keys, torch.eye(3))
-    for each in left:
-        os.utime(each, (0, 0))
+    for path_left in remaining_paths:
+        os.utime(path_left, (0, 0))
     memory.save(path)
     assert list(tmp_path.iterdir()) == [path]
 

@@ -197,24 +197,26 @@ def test_what_is_trainable_trains_and_the_rest_stays(trainable, names):
         optimiser = torch.optim.SGD(memory.parameters(), lr=1.0)
         memory.read(seeded(2, 3, seed=4)).square().sum().backward()
         optimiser.step()
-    for name, after in (("key", memory.keys), ("value", memory.values)):
-        assert torch.equal(options_before[name], after) == (name not in names)
+    for name, tensor in (("key", memory.keys), ("value", memory.values)):
+        assert torch.equal(options_before[name], tensor) == (name not in names)
 
 
 @pytest.mark.parametrize("trainable", [False, "keys", True])
-@pytest.mark.parametrize("written", [0, 2, 4])
-def test_a_state_is_loaded_whatever_the_receiver_held(trainable, written):
+@pytest.mark.parametrize("entry_count", [0, 2, 4])
+def test_a_state_is_loaded_whatever_the_receiver_held(trainable, entry_count):
     for value in (None, seeded(4, 3, seed=1)):
         source = Memory(trainable=trainable)
         source.write(seeded(4, 3), value)
-        check_loading(source, trainable, written)
+        check_loading(source, trainable, entry_count)
 
 
-def check_loading(source: Memory, trainable: bool | str, written: int) -> None:
+def check_loading(source: Memory, trainable: bool | str, entry_count: int) -> None:
     receiver = nn.ModuleDict({"memory": Memory(trainable=trainable)})
-    if written:
+    if entry_count:
         receiver["memory"].write(
-            seeded(written, 3, seed=2), seeded(written, 3, seed=3), payloads=[*range(written)]
+            seeded(entry_count, 3, seed=2),
+            seeded(entry_count, 3, seed=3),
+            payloads=[*range(entry_count)],
         )
     parameters = dict(receiver.named_parameters())
     receiver.load_state_dict({f"memory.{name}": t for name, t in source.state_dict().items()})
@@ -222,8 +224,8 @@ def check_loading(source: Memory, trainable: bool | str, written: int) -> None:
     assert torch.equal(loaded.keys, source.keys)
     assert torch.equal(loaded.values, source.values)
     # Trained keys change and stay the same entries; other keys are other entries.
-    assert loaded.payloads == ([*range(4)] if trainable and written == 4 else [None] * 4)
-    if trainable and written:  # an optimiser that knows the old parameter goes on with it
+    assert loaded.payloads == ([*range(4)] if trainable and entry_count == 4 else [None] * 4)
+    if trainable and entry_count:  # an optimiser that knows the old parameter goes on with it
         assert loaded.entries.key is parameters["memory.entries.key"]
     loaded.write(seeded(1, 3, seed=5))
     assert len(loaded) == 5
@@ -249,10 +251,10 @@ def test_find_gives_weights_and_the_objects_stored():
     exact = torch.softmax(torch.tensor([1.0, 3.0, 2.0, 3.0]), -1)
     torch.testing.assert_close(weights, exact[[1, 3, 2]])
     assert payloads == ["three", None, None]
-    several = memory.find(torch.tensor([[1.0], [-1.0]]), 10)
-    assert several.positions.tolist() == [[1, 3, 2, 0], [0, 2, 1, 3]]
-    assert several.payloads[1][0] == {"a": 1}
-    torch.testing.assert_close(several.weights.sum(-1), torch.ones(2))
+    matches = memory.find(torch.tensor([[1.0], [-1.0]]), 10)
+    assert matches.positions.tolist() == [[1, 3, 2, 0], [0, 2, 1, 3]]
+    assert matches.payloads[1][0] == {"a": 1}
+    torch.testing.assert_close(matches.weights.sum(-1), torch.ones(2))
 
 
 def test_find_by_hard_lookup_still_ranks_the_rest_by_score():

@@ -66,7 +66,9 @@ def test_the_best_are_ordered_by_weight_then_score_then_place(normaliser, score,
 
 
 @pytest.mark.parametrize(
-    "score", [Cosine(20.0), General(4, 4), Additive(4, 4, 6)], ids=lambda each: type(each).__name__
+    "score",
+    [Cosine(20.0), General(4, 4), Additive(4, 4, 6)],
+    ids=lambda score: type(score).__name__,
 )
 def test_kept_work_follows_every_change_of_keys_and_parameters(score):
     query = torch.randn(2, 4)

@@ -245,10 +245,10 @@ def test_threads_write_one_after_another(tmp_path):
                 memory.write(torch.full((2, WIDTH), number))
 
         threads = [threading.Thread(target=write, args=(n,)) for n in range(4)]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
         memory.verify()
         assert torch.equal(memory.keys[:, 0].long().bincount(), torch.full((4,), 10))
 

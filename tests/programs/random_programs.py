@@ -41,26 +41,29 @@ def random_input(draw: random.Random, program: Program, length: int) -> str:
 
 
 def _column(draw: random.Random, columns: list[Column]) -> Column:
-    one, two = (_recent(draw, columns) for _ in range(2))
+    column, two = (_recent(draw, columns) for _ in range(2))
     kinds: list[Callable[[], Column]] = [
         lambda: width(_selector(draw, columns)),
         lambda: width(_selector(draw, columns)),
         lambda: (
             aggregate(
-                _selector(draw, columns), one, draw.choice([None, 0, "a"]), last=draw.random() < 0.5
+                _selector(draw, columns),
+                column,
+                draw.choice([None, 0, "a"]),
+                last=draw.random() < 0.5,
             )
-            if not one.numerical
-            else aggregate(_selector(draw, columns), one, draw.choice([None, 1, Fraction(1, 2)]))
+            if not column.numerical
+            else aggregate(_selector(draw, columns), column, draw.choice([None, 1, Fraction(1, 2)]))
         ),
-        lambda: elementwise(_table(draw), one, two),
-        lambda: elementwise(_table(draw), one),
-        lambda: where(one == two, one, draw.randint(0, 2)),
-        lambda: one + draw.choice([1, 2, Fraction(1, 3), two]),
-        lambda: one - two,
-        lambda: one * draw.choice([2, -1, two]),
-        lambda: one < draw.choice([1, 2, two]),
-        lambda: numerical(one == draw.choice(["a", "b", 0, 1, two])),
-        lambda: numerical(one),
+        lambda: elementwise(_table(draw), column, two),
+        lambda: elementwise(_table(draw), column),
+        lambda: where(column == two, column, draw.randint(0, 2)),
+        lambda: column + draw.choice([1, 2, Fraction(1, 3), two]),
+        lambda: column - two,
+        lambda: column * draw.choice([2, -1, two]),
+        lambda: column < draw.choice([1, 2, two]),
+        lambda: numerical(column == draw.choice(["a", "b", 0, 1, two])),
+        lambda: numerical(column),
     ]
     return draw.choice(kinds)()
 
@@ -72,7 +75,7 @@ def _recent(draw: random.Random, columns: list[Column]) -> Column:
 
 def _selector(draw: random.Random, columns: list[Column]) -> Selector:
     keys, queries = (_recent(draw, columns) for _ in range(2))
-    found = draw.choice(
+    selector = draw.choice(
         [
             lambda: select(keys, queries, draw.choice(("==", "!="))),
             lambda: select(keys, keys, draw.choice(COMPARISONS)),
@@ -83,17 +86,17 @@ def _selector(draw: random.Random, columns: list[Column]) -> Selector:
         ]
     )()
     if draw.random() < 0.15:
-        found = ~found
+        selector = ~selector
     if draw.random() < 0.3:
-        found = found & _selector(draw, columns)
+        selector = selector & _selector(draw, columns)
     elif draw.random() < 0.1:
-        found = found | _selector(draw, columns)
-    return found
+        selector = selector | _selector(draw, columns)
+    return selector
 
 
-def _table(draw: random.Random, most: int = 4) -> Callable[..., int]:
+def _table(draw: random.Random, maximum: int = 4) -> Callable[..., int]:
     """A function of any values, each with an answer of its own, the same in every process."""
-    seed, answers = draw.getrandbits(32), draw.randint(1, most)
+    seed, answers = draw.getrandbits(32), draw.randint(1, maximum)
 
     def table(*values: object) -> int:
         return random.Random(f"{seed} {values}").randrange(answers)

@@ -102,26 +102,26 @@ def test_outputs_are_as_exact_as_the_plan_says():
     for seed in range(400, 600):
         program, length = random_program(seed)
         try:
-            made, compiled = plan(program, length), compile(program, length)
+            new_plan, compiled = plan(program, length), compile(program, length)
         except ProgramError:
             continue
         text = "".join(random.Random(seed).choices(program.alphabet, k=length))
-        found = compiled.model(compiled.ids(text))[0, 1:].double()
-        if made.numerical:
-            wanted = torch.tensor([[float(each)] for each in program(text)]).double()
+        actual = compiled.model(compiled.ids(text))[0, 1:].double()
+        if new_plan.numerical:
+            expected = torch.tensor([[float(each)] for each in program(text)]).double()
         else:
-            wanted = torch.zeros_like(found)
-            for row, answer in zip(wanted, program(text), strict=True):
-                row[made.answers.index(answer)] = 1.0
-        error = float((found - wanted).abs().sum(-1).max())
-        assert error <= made.error, seed
-        tight += error > made.error / 1000
+            expected = torch.zeros_like(actual)
+            for row, answer in zip(expected, program(text), strict=True):
+                row[new_plan.answers.index(answer)] = 1.0
+        error = float((actual - expected).abs().sum(-1).max())
+        assert error <= new_plan.error, seed
+        tight += error > new_plan.error / 1000
     assert tight > 20
 
 
 def test_the_model_is_made_of_ordinary_blocks_of_the_told_size():
-    for each in PROGRAMS.values():
-        sizes, model = plan(each, 8).sizes, compile(each, 8).model
+    for example in PROGRAMS.values():
+        sizes, model = plan(example, 8).sizes, compile(example, 8).model
         assert sum(parameter.numel() for parameter in model.parameters()) == sizes.parameters
         assert [type(block) for block in model.blocks] == [TransformerBlock] * sizes.layers
 

@@ -34,12 +34,12 @@ def folder(tmp_path):
 
 
 def test_what_is_opened_answers_as_what_was_saved(folder):
-    opened, compiled = open_folder(folder), compile(PROGRAMS["induction"], 6)
-    assert opened("abcaba") == compiled("abcaba") == PROGRAMS["induction"]("abcaba")
-    assert (opened.name, opened.length, opened.example) == ("induction", 6, tuple("abcabc"))
-    assert opened.heads == compiled.heads
+    reopened, compiled = open_folder(folder), compile(PROGRAMS["induction"], 6)
+    assert reopened("abcaba") == compiled("abcaba") == PROGRAMS["induction"]("abcaba")
+    assert (reopened.name, reopened.length, reopened.example) == ("induction", 6, tuple("abcabc"))
+    assert reopened.heads == compiled.heads
     for name, tensor in compiled.model.state_dict().items():
-        assert torch.equal(opened.model.state_dict()[name], tensor)
+        assert torch.equal(reopened.model.state_dict()[name], tensor)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_flipped_bit_is_noticed(folder, name):
     ],
 )
 def test_a_changed_description_is_refused(folder, key, value, words):
-    changed(folder, key, value)
+    edit_file(folder, key, value)
     with pytest.raises(ModelError, match=words):
         open_folder(folder)
 
@@ -114,7 +114,7 @@ def test_a_whole_number_of_any_size_is_a_token_and_an_answer(tmp_path):
     assert open_folder(tmp_path / "large")([1, large]) == [1, large]
 
 
-def changed(folder, key, value) -> None:
+def edit_file(folder, key, value) -> None:
     """Change the description, with checksums that match."""
     path = folder / "program.json"
     document_before = content = json.loads(path.read_text())
@@ -126,8 +126,8 @@ def changed(folder, key, value) -> None:
 
 def test_layers_that_the_weights_do_not_have_are_not_built(folder, monkeypatch):
     heads = json.loads((folder / "program.json").read_text())["heads"]
-    changed(folder, "heads", heads[:1] * 20_000)
-    changed(folder, "sizes", {"layers": 20_000})
+    edit_file(folder, "heads", heads[:1] * 20_000)
+    edit_file(folder, "sizes", {"layers": 20_000})
 
     def built(*sizes: object) -> None:
         raise AssertionError("20,000 layers are built")
@@ -156,7 +156,7 @@ def test_faulty_numbers_are_refused_by_name(tmp_path, answers, words):
     program = Program("share", aggregate(everywhere, numerical(tokens == 1)), (1, 2))
     save(compile(program, 3), folder)
     assert open_folder(folder).numerical
-    changed(folder, "answers", answers)
+    edit_file(folder, "answers", answers)
     with pytest.raises(ModelError, match=words) as fault:
         open_folder(folder)
     assert "program.json" in str(fault.value)
@@ -165,9 +165,9 @@ def test_faulty_numbers_are_refused_by_name(tmp_path, answers, words):
 
 def test_the_model_can_be_watched(folder):
     compiled = open_folder(folder)
-    with regard.watch(compiled.model) as seen:
+    with regard.watch(compiled.model) as attentions:
         compiled("abcaba")
-    assert len(seen) == 2
-    (look,) = (seen[name] for name in list(seen)[1:])
+    assert len(attentions) == 2
+    (look,) = (attentions[name] for name in list(attentions)[1:])
     # The last a reads what followed the a before it: the b at position 4, where begin is 0.
     assert look.weights()[0, 0, 6].argmax() == 5

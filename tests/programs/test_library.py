@@ -9,13 +9,13 @@ from regard.programs import PROGRAMS, ProgramError
 from regard.programs.library import addition, dyck_2, match, shift
 
 
-def nested(text: str, most: int | None = None) -> bool:
+def nested(text: str, maximum: int | None = None) -> bool:
     """With a stack."""
     stack: list[str] = []
     for token in text:
         if token in "([":
             stack.append(token)
-            if most is not None and len(stack) > most:
+            if maximum is not None and len(stack) > maximum:
                 return False
         elif not stack or stack.pop() + token not in ("()", "[]"):
             return False
@@ -33,13 +33,13 @@ def added(text: str, base: int) -> list[int]:
 
 
 def followed(text: str) -> list[str]:
-    last: dict[str, str] = {}
-    found = []
+    last_words: dict[str, str] = {}
+    words_after = []
     for place, token in enumerate(text):
         if place:
-            last[text[place - 1]] = token
-        found.append(last.get(token, "?"))
-    return found
+            last_words[text[place - 1]] = token
+        words_after.append(last_words.get(token, "?"))
+    return words_after
 
 
 def often(text: str) -> list[int]:
@@ -79,11 +79,11 @@ def test_a_program_computes_what_it_says(name):
 
 def test_addition_is_that_of_python():
     binary, decimal = PROGRAMS["addition-binary"], PROGRAMS["addition"]
-    for one, two in product(range(20), repeat=2):
-        text = f"{one:b}+{two:b}"
+    for augend, two in product(range(20), repeat=2):
+        text = f"{augend:b}+{two:b}"
         assert binary(text) == added(text, 2), text
-    for one, two in product([0, 1, 7, 99, 123, 909], repeat=2):
-        assert decimal(f"{one}+{two}") == added(f"{one}+{two}", 10)
+    for augend, two in product([0, 1, 7, 99, 123, 909], repeat=2):
+        assert decimal(f"{augend}+{two}") == added(f"{augend}+{two}", 10)
     assert decimal("0099") == [0, 0, 9, 9]
 
 

@@ -30,11 +30,13 @@ def test_a_proof_is_of_the_program_as_it_is(name):
 
 
 def test_random_programs_were_equal_or_refused():
-    found = RESULTS["random"]
-    assert found["programs"] == found["equal"] + found["refused"] == 10_000
-    assert found["different"] == 0
-    assert f"{found['equal']:,} were compiled" in PAGE
-    assert f"{found['refused']:,} were refused" in PAGE
+    random_results = RESULTS["random"]
+    assert (
+        random_results["programs"] == random_results["equal"] + random_results["refused"] == 10_000
+    )
+    assert random_results["different"] == 0
+    assert f"{random_results['equal']:,} were compiled" in PAGE
+    assert f"{random_results['refused']:,} were refused" in PAGE
 
 
 def test_the_page_shows_the_tables_of_the_script():

@@ -33,16 +33,16 @@ def spanish() -> Translator:
     ],
 )
 def test_reasons_to_doubt(spanish, text, expected):
-    (found,) = spanish.translate([text])
-    assert set(expected) <= set(found.doubts)
-    assert bool(found.doubts) == bool(expected)
+    (translation,) = spanish.translate([text])
+    assert set(expected) <= set(translation.doubts)
+    assert bool(translation.doubts) == bool(expected)
 
 
 def test_words_that_were_asked_for_are_not_doubted(spanish):
-    (found,) = spanish.translate(["Hace frío."], prefix="The weather")
-    assert found.doubts == []
-    low = found.log_probability / len(found.target_pieces)
-    assert list(spanish.doubts.reasons("Hace frío.", found.text, low)) == ["low confidence"]
+    (translation,) = spanish.translate(["Hace frío."], prefix="The weather")
+    assert translation.doubts == []
+    low = translation.log_probability / len(translation.target_pieces)
+    assert list(spanish.doubts.reasons("Hace frío.", translation.text, low)) == ["low confidence"]
 
 
 def test_a_line_has_the_doubts_of_its_sentences(spanish):
@@ -54,15 +54,15 @@ def test_a_line_has_the_doubts_of_its_sentences(spanish):
 def test_a_loop_is_searched_again(spanish):
     text = "Привет, как дела?"
     greedy = spanish.search.changed(beam=1)
-    (found,) = spanish.translate([text], search=greedy)
+    (translation,) = spanish.translate([text], search=greedy)
     (once,) = spanish.translate([text], search=greedy.changed(beam=2, no_repeat_ngram=4))
-    assert found.repeats
-    assert "repeats" in found.doubts
-    assert found.text == once.text
-    (first,) = spanish.translate([text], search=greedy.changed(search_again=False))
-    assert first.repeats
-    assert first.text != found.text
-    pieces = found.target_pieces
+    assert translation.repeats
+    assert "repeats" in translation.doubts
+    assert translation.text == once.text
+    (first_translation,) = spanish.translate([text], search=greedy.changed(search_again=False))
+    assert first_translation.repeats
+    assert first_translation.text != translation.text
+    pieces = translation.target_pieces
     fours = [tuple(pieces[i : i + 4]) for i in range(len(pieces) - 3)]
     assert len(set(fours)) == len(fours)
 
@@ -109,8 +109,8 @@ def test_of_the_lines_below_the_limit_most_are_worse(lines):
         order = np.argsort(confidences, kind="stable")
         counts = range(1, len(lines) // 10 + 1)
         shares = [float((scores[order[:n]] < np.median(scores)).mean()) for n in counts]
-        kept = [n for n, share in zip(counts, shares, strict=True) if share >= 0.85]
-        assert limit == round(float(confidences[order[kept[-1] - 1]]), 4)
+        kept_counts = [n for n, share in zip(counts, shares, strict=True) if share >= 0.85]
+        assert limit == round(float(confidences[order[kept_counts[-1] - 1]]), 4)
 
 
 def test_words_are_letters_or_digits():

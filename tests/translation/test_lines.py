@@ -51,10 +51,13 @@ def test_the_sentences_of_a_line_are_translated_one_by_one(spanish):
 
 def test_looks_are_those_of_the_line_and_no_sentence_reads_another(spanish):
     (line,) = spanish.translate([" ".join(SPANISH[:2])], looks=True)
-    one, two = spanish.translate(SPANISH[:2], looks=True)
+    first_translation, two = spanish.translate(SPANISH[:2], looks=True)
     for name, look in line.looks.items():
-        first, second = one.looks[name].weights()[0], two.looks[name].weights()[0]
-        expected = [torch.block_diag(a, b) for a, b in zip(first, second, strict=True)]
+        first_weights, second = (
+            first_translation.looks[name].weights()[0],
+            two.looks[name].weights()[0],
+        )
+        expected = [torch.block_diag(a, b) for a, b in zip(first_weights, second, strict=True)]
         torch.testing.assert_close(look.weights()[0], torch.stack(expected), atol=1e-5, rtol=1e-4)
         queries, keys = line.labels(name)
         assert (len(queries), len(keys)) == tuple(look.shape[-2:])
@@ -84,8 +87,8 @@ def test_a_prefix_begins_the_line(spanish):
     text = " ".join(SPANISH[2:])
     for prefix in ("The weather", "The weather is cold. It"):
         assert spanish.translate([text], prefix=prefix)[0].text.startswith(prefix)
-    plain, begun = spanish.translate([text, text], prefix=["", "The weather"])
-    assert plain.text == spanish.translate([text])[0].text != begun.text
+    plain, prefixed = spanish.translate([text, text], prefix=["", "The weather"])
+    assert plain.text == spanish.translate([text])[0].text != prefixed.text
 
 
 @given(
@@ -95,18 +98,22 @@ def test_a_prefix_begins_the_line(spanish):
         max_size=4,
     )
 )
-def test_words_and_links_keep_their_places(given):
+def test_words_and_links_keep_their_places(inputs):
     """Each sentence is copied word by word: so is the line, with or without spaces between."""
-    sentences = [Sentence("", text, after) for text, after in given]
+    sentences = [Sentence("", text, after) for text, after in inputs]
     sentences[-1] = sentences[-1]._replace(after="")
-    found = []
-    for part in sentences:
-        words = part.text.split()
+    readings = []
+    for sentence in sentences:
+        words = sentence.text.split()
         links = [(place, place) for place in range(len(words))]
-        own_candidate = Candidate(part.text, 0.0, 0.0, [Word(word, 0.5) for word in words], links)
-        found.append(Translation(part.text, **vars(own_candidate), alternatives=[own_candidate]))
+        own_candidate = Candidate(
+            sentence.text, 0.0, 0.0, [Word(word, 0.5) for word in words], links
+        )
+        readings.append(
+            Translation(sentence.text, **vars(own_candidate), alternatives=[own_candidate])
+        )
     whole_text = "".join(part.text + part.after for part in sentences)
-    (line,) = lines.join([whole_text], [sentences], found)
+    (line,) = lines.join([whole_text], [sentences], readings)
     assert line.text == whole_text
     if all(part.text for part in sentences):
         assert [word.text for word in line.words] == whole_text.split()
@@ -142,15 +149,19 @@ def test_a_line_that_is_only_a_number_is_its_own_translation(name):
     translator = Translator.open(name)
     translations = translator.translate([*NUMBERS, " 5\u00a0000 "], alignments=True, looks=True)
     assert [one.text for one in translations] == [*NUMBERS, " 5\u00a0000 "]
-    for one in translations:
-        count = len(one.text.split())
-        assert [word.text for word in one.words] == one.text.split() == one.source.split()
-        assert one.alignment == [(place, place) for place in range(count)]
-        assert one.doubts == one.unknown == one.unseen == []
-        assert one.score < 0
-        assert all(look.shape[-2:] for look in one.looks.values())
-        queries, keys = one.labels("decoder.0.cross")
-        assert next(reversed(one.looks.values())).shape[-2:] == (len(queries), len(keys))
+    for translation in translations:
+        count = len(translation.text.split())
+        assert (
+            [word.text for word in translation.words]
+            == translation.text.split()
+            == translation.source.split()
+        )
+        assert translation.alignment == [(place, place) for place in range(count)]
+        assert translation.doubts == translation.unknown == translation.unseen == []
+        assert translation.score < 0
+        assert all(look.shape[-2:] for look in translation.looks.values())
+        queries, keys = translation.labels("decoder.0.cross")
+        assert next(reversed(translation.looks.values())).shape[-2:] == (len(queries), len(keys))
 
 
 def test_numbers_are_copied_by_every_search(spanish):
@@ -176,11 +187,11 @@ def test_numbers_are_copied_by_every_search(spanish):
 
 
 def test_a_number_has_the_scores_of_a_translation_that_is_given(spanish):
-    (one,) = spanish.translate(["12:30"])
+    (translation,) = spanish.translate(["12:30"])
     forced = spanish.look("12:30", "12:30")
-    assert one.log_probability == pytest.approx(forced.log_probability, abs=1e-4)
-    assert one.probabilities == pytest.approx(forced.probabilities, abs=1e-4)
-    assert one.target_pieces == forced.target_pieces
+    assert translation.log_probability == pytest.approx(forced.log_probability, abs=1e-4)
+    assert translation.probabilities == pytest.approx(forced.probabilities, abs=1e-4)
+    assert translation.target_pieces == forced.target_pieces
 
 
 def test_a_number_is_translated_where_that_is_wanted(spanish, monkeypatch):
@@ -199,10 +210,10 @@ def test_a_number_is_translated_where_that_is_wanted(spanish, monkeypatch):
 def test_links_count_the_words_of_the_source_that_is_returned(spanish, mark, place):
     text = "El gato negro duerme."
     marked = text[:place] + mark + text[place:]
-    (one,) = spanish.translate([marked], alignments=True)
-    (plain,) = spanish.translate([one.source], alignments=True)
-    assert (one.text, one.alignment) == (plain.text, plain.alignment)
-    assert all(source < len(one.source.split()) for source, _ in one.alignment)
-    assert not set(one.source) & set("\ufeff\u00ad\u200e\u200b\0\x07\x85\u2028")
+    (translation,) = spanish.translate([marked], alignments=True)
+    (plain,) = spanish.translate([translation.source], alignments=True)
+    assert (translation.text, translation.alignment) == (plain.text, plain.alignment)
+    assert all(source < len(translation.source.split()) for source, _ in translation.alignment)
+    assert not set(translation.source) & set("\ufeff\u00ad\u200e\u200b\0\x07\x85\u2028")
     if mark in "\ufeff\u00ad\u200e\u200b":
-        assert one.source == text
+        assert translation.source == text

@@ -40,9 +40,9 @@ def test_a_published_model_opens_as_it_was_saved(run):
     assert opened_run.configuration == run.configuration
     tokenizers = opened_run.tokenizers()
     assert tokenizers.joint
-    before = torch.get_rng_state()
+    state_before = torch.get_rng_state()
     model = opened_run.model(tokenizers)
-    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(torch.get_rng_state(), state_before)
     assert not model.training
     saved = weights.load(run.folder / MODEL)
     assert all(torch.equal(saved[name], tensor) for name, tensor in weights.unique(model).items())
@@ -103,9 +103,9 @@ def test_a_tokenizer_that_does_not_fit_the_weights(run):
 @pytest.mark.parametrize("name", [MODEL, "tokenizer.model", "config.toml"])
 def test_a_changed_byte_is_noticed(run, name):
     path = run.folder / name
-    whole = bytearray(path.read_bytes())
-    whole[-1] ^= 1
-    path.write_bytes(whole)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
     with pytest.raises(CheckpointError, match=f"{name}: corrupted or truncated"):
         Run.open(run.folder).model(run.tokenizers())
     path.unlink()
@@ -118,14 +118,14 @@ def test_publishing_again_can_be_killed_at_any_moment(run, monkeypatch):
     write = files.write
     better = {name: tensor + 1 for name, tensor in weights.load(run.folder / MODEL).items()}
     for survivor in range(3):
-        written: list[Path] = []
+        paths: list[Path] = []
 
         def killed(
-            path: Path, content: bytes, most: int = survivor, written: list[Path] = written
+            path: Path, content: bytes, limit: int = survivor, paths: list[Path] = paths
         ) -> None:
-            if len(written) == most:
+            if len(paths) == limit:
                 raise KeyboardInterrupt
-            written.append(path)
+            paths.append(path)
             write(path, content)
 
         monkeypatch.setattr(files, "write", killed)
@@ -138,10 +138,11 @@ def test_an_export_is_half_and_opens(run, tmp_path):
     run.export(tmp_path / "out" / "small")
     exported = Run.open(tmp_path / "out" / "small")
     assert weights.load(exported.folder / MODEL)["encoder_norm.weight"].dtype == torch.float16
-    found = weights.unique(exported.model(exported.tokenizers()))
+    weights_read = weights.unique(exported.model(exported.tokenizers()))
     expected_tensors = weights.load(run.folder / MODEL)
     assert all(
-        torch.equal(found[name], tensor.half().float()) for name, tensor in expected_tensors.items()
+        torch.equal(weights_read[name], tensor.half().float())
+        for name, tensor in expected_tensors.items()
     )
     assert sorted(json.loads((exported.folder / SUMS).read_text())) == [
         "config.toml",
@@ -162,13 +163,13 @@ def test_an_export_is_half_and_opens(run, tmp_path):
 def test_an_export_in_whole_numbers_is_within_half_a_step(run, tmp_path):
     run.export(tmp_path / "small", "int8")
     exported = Run.open(tmp_path / "small")
-    found = weights.unique(exported.model(exported.tokenizers()))
+    weights_read = weights.unique(exported.model(exported.tokenizers()))
     for name, tensor in weights.load(run.folder / MODEL).items():
         if tensor.dim() == 2:
             step = tensor.abs().amax(1, keepdim=True) / 127
-            assert bool(((found[name] - tensor).abs() <= step / 2 * (1 + 1e-4)).all())
+            assert bool(((weights_read[name] - tensor).abs() <= step / 2 * (1 + 1e-4)).all())
         else:
-            assert torch.equal(found[name], tensor.half().float())
+            assert torch.equal(weights_read[name], tensor.half().float())
     assert (exported.folder / MODEL).stat().st_size < 0.45 * (run.folder / MODEL).stat().st_size
 
 
@@ -177,8 +178,8 @@ def test_an_export_is_whole_or_not_there(run, tmp_path, monkeypatch):
         assert not (tmp_path / "out").exists()
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as changed:
-        changed.setattr(weights, "save", killed)
+    with monkeypatch.context() as patched:
+        patched.setattr(weights, "save", killed)
         with pytest.raises(KeyboardInterrupt):
             run.export(tmp_path / "out")
     assert not list(tmp_path.glob(".*.tmp"))
@@ -229,16 +230,18 @@ def test_a_configuration_that_was_edited_opens_as_the_error_says(run):
     assert json.loads((run.folder / SUMS).read_text())["config.toml"] == checksums.of(path)
 
 
-@pytest.mark.parametrize("listed", [None, [], ["tokenizer.model"], [MODEL, "tokenizer.model"]])
-def test_folders_of_earlier_versions_list_fewer_files_and_open(run, listed):
-    if listed is None:
+@pytest.mark.parametrize(
+    "listed_names", [None, [], ["tokenizer.model"], [MODEL, "tokenizer.model"]]
+)
+def test_folders_of_earlier_versions_list_fewer_files_and_open(run, listed_names):
+    if listed_names is None:
         (run.folder / SUMS).unlink()
     else:
-        checksums.sign(run.folder, listed)
+        checksums.sign(run.folder, listed_names)
     opened_run = Run.open(run.folder)
     opened_run.model(opened_run.tokenizers())
     opened_run.keep("alignment.toml", b"[choice]")
-    assert (run.folder / SUMS).exists() == (listed is not None)
+    assert (run.folder / SUMS).exists() == (listed_names is not None)
 
 
 def test_a_run_without_a_record_of_unseen_pieces_opens_and_is_exported(run, tmp_path):
@@ -276,11 +279,11 @@ def test_what_is_kept_beside_a_model_gets_its_checksum_and_may_be_killed(run, mo
     assert run.content("alignment.toml") == b"one"
     write = files.write
     for survivor in range(3):
-        left = [survivor]
+        survivors = [survivor]
 
-        def killed(path: Path, content: bytes, left: list[int] = left) -> None:
-            left[0] -= 1
-            if left[0] < 0:
+        def killed(path: Path, content: bytes, survivors: list[int] = survivors) -> None:
+            survivors[0] -= 1
+            if survivors[0] < 0:
                 raise KeyboardInterrupt
             write(path, content)
 
@@ -317,10 +320,10 @@ def test_weights_of_another_model_are_refused_from_their_header(run, monkeypatch
     with path.open("wb") as file:
         file.write(len(header).to_bytes(8, "little") + header.encode())
         file.truncate(file.tell() + 2**31)
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(CheckpointError, match=r"tensor a has no place|is missing"):
         run.model(run.tokenizers())
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - most < 300 * 2**10
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 300 * 2**10
 
 
 def test_no_run_folder(tmp_path):
@@ -359,7 +362,7 @@ def elsewhere(work: Callable[[], str]) -> tuple[int, int]:
     return process, reading
 
 
-def told(check: Callable[[Path], object], folder: Path) -> str:
+def message_of(check: Callable[[Path], object], folder: Path) -> str:
     try:
         check(folder)
     except RegardError as fault:
@@ -379,7 +382,9 @@ def test_another_user_is_told_what_may_not_be_written(tmp_path):
             os.setgid(65534)
             os.setuid(65534)
         folders = closed / "run", secret / "run"
-        return "\n".join(told(check, f) for check in (Run.check_free, Run.open) for f in folders)
+        return "\n".join(
+            message_of(check, f) for check in (Run.check_free, Run.open) for f in folders
+        )
 
     process, reading = elsewhere(work)
     with os.fdopen(reading) as pipe:
@@ -446,8 +451,8 @@ def test_all_writes_under_one_lock_are_made(tmp_path):
         run.keep("alignment.toml", b"one")
         run.publish({"a": torch.ones(1)}, "card")
         assert run.lock.held()
-        with run.locked() as again:
-            assert again is run
+        with run.locked() as second_lock:
+            assert second_lock is run
         assert run.lock.held()
     assert {"alignment.toml", MODEL} <= folder_sums(run.folder).keys()
 

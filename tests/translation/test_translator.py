@@ -54,10 +54,10 @@ def translator(request, tmp_path_factory) -> Translator:
 def test_one_translation_each_in_their_order(translator):
     translations = translator.translate(TEXTS)
     assert [one.source for one in translations] == list(map(clean, TEXTS))
-    for text, one in zip(TEXTS, translations, strict=True):
+    for text, translation in zip(TEXTS, translations, strict=True):
         alone = translator.translate([text])[0]
-        assert alone.text == one.text
-        assert alone.score == pytest.approx(one.score, abs=1e-4)
+        assert alone.text == translation.text
+        assert alone.score == pytest.approx(translation.score, abs=1e-4)
 
 
 def test_a_sentence_in_capitals_is_read_in_small_letters(translator):
@@ -76,14 +76,14 @@ def test_a_sentence_in_capitals_is_read_in_small_letters(translator):
 )
 def test_other_sentences_are_read_as_they_are(translator, text, changes):
     search = translator.search.changed(capitals=changes.get("capitals", True))
-    (found,) = translator.translate([text], search=search, prefix=changes.get("prefix"))
-    assert translator.tokenizers.source.encode(text) == found.source_ids
+    (translation,) = translator.translate([text], search=search, prefix=changes.get("prefix"))
+    assert translator.tokenizers.source.encode(text) == translation.source_ids
 
 
 def test_an_empty_sentence_has_an_empty_translation(translator):
     for text in ("", " \t", "\u2028"):
-        (found,) = translator.translate([text], looks=True)
-        assert found == Translation(clean(text), "")
+        (translation,) = translator.translate([text], looks=True)
+        assert translation == Translation(clean(text), "")
         assert translator.look(text, target="something").source_pieces == []
     assert translator.translate([]) == []
 
@@ -108,10 +108,10 @@ def test_each_translation_says_what_makes_it_doubtful(translator):
 def test_a_configuration_says_how_to_search(translator):
     section = translator.run.configuration.search
     assert translator.search == Search(**dict(section))
-    changed = section.model_copy(update={"no_repeat_ngram": 2, "length_ratio": 0.5})
+    changed_section = section.model_copy(update={"no_repeat_ngram": 2, "length_ratio": 0.5})
     run = dataclasses.replace(
         translator.run,
-        configuration=translator.run.configuration.model_copy(update={"search": changed}),
+        configuration=translator.run.configuration.model_copy(update={"search": changed_section}),
     )
     other_translator = Translator(run, translator.model, translator.tokenizers)
     assert (other_translator.search.no_repeat_ngram, other_translator.search.length_ratio) == (
@@ -142,15 +142,15 @@ def test_batches_change_nothing(translator, monkeypatch):
 
 
 def test_pieces_probabilities_and_scores_belong_together(translator):
-    (found,) = translator.translate(["one two"], beam=2)
-    assert found.source_pieces[-1] == found.target_pieces[-1] == "</s>"
-    assert len(found.probabilities) == len(found.target_pieces)
-    assert all(0 < p <= 1 for p in found.probabilities)
-    assert found.alternatives[0] == Candidate(
-        found.text, found.score, found.log_probability, found.words, []
+    (translation,) = translator.translate(["one two"], beam=2)
+    assert translation.source_pieces[-1] == translation.target_pieces[-1] == "</s>"
+    assert len(translation.probabilities) == len(translation.target_pieces)
+    assert all(0 < p <= 1 for p in translation.probabilities)
+    assert translation.alternatives[0] == Candidate(
+        translation.text, translation.score, translation.log_probability, translation.words, []
     )
-    assert found.log_probability == pytest.approx(
-        math.log(math.prod(found.probabilities)), abs=1e-4
+    assert translation.log_probability == pytest.approx(
+        math.log(math.prod(translation.probabilities)), abs=1e-4
     )
     three = translator.translate(["one two"], search=Search(beam=3, nbest=3))[0].alternatives
     assert len(three) == 3
@@ -160,28 +160,28 @@ def test_pieces_probabilities_and_scores_belong_together(translator):
 
 def test_words_and_their_confidences_make_up_the_translation(translator):
     for translation in translator.translate(TEXTS, search=Search(beam=3, nbest=3)):
-        for one in translation.alternatives:
-            assert " ".join(word.text for word in one.words) == one.text
-            assert all(0 < word.confidence <= 1 for word in one.words)
-        both = math.prod(word.confidence for word in translation.words)
+        for alternative in translation.alternatives:
+            assert " ".join(word.text for word in alternative.words) == alternative.text
+            assert all(0 < word.confidence <= 1 for word in alternative.words)
+        product = math.prod(word.confidence for word in translation.words)
         end = translation.probabilities[-1] if translation.probabilities else 1.0
         if len(translation.words) == len(word_spans(translation.target_pieces[:-1])):
-            assert math.log(both * end) == pytest.approx(translation.log_probability, abs=1e-4)
+            assert math.log(product * end) == pytest.approx(translation.log_probability, abs=1e-4)
 
 
 def test_alignments_lead_from_target_words_to_source_words(translator):
     assert translator.translate(["one two"])[0].alignment == []
     texts = ["one two three four", "", "eight"]
-    for text, found in zip(texts, translator.translate(texts, alignments=True), strict=True):
-        links = found.alignment
-        assert [target for _, target in links] == list(range(len(found.words)))
+    for text, result in zip(texts, translator.translate(texts, alignments=True), strict=True):
+        links = result.alignment
+        assert [target for _, target in links] == list(range(len(result.words)))
         assert all(0 <= source < len(text.split()) for source, _ in links)
         if text:
-            assert found.alternatives[0].alignment == links
-            look = translator.look(text, target=found.text)
-            if look.target_pieces == found.target_pieces:
+            assert result.alternatives[0].alignment == links
+            look = translator.look(text, target=result.text)
+            if look.target_pieces == result.target_pieces:
                 aligner = Aligner(translator.model, translator.tokenizers, of_run(translator.run))
-                (aligned,) = aligner.align([(text.split(), found.text.split())])
+                (aligned,) = aligner.align([(text.split(), result.text.split())])
                 assert aligned.links == set(links)
 
 
@@ -194,9 +194,11 @@ def test_a_translation_begins_with_the_words_that_are_asked_for(translator):
     assert own_translations[0].text.split()[0] == "SEVEN"
     assert own_translations[1].text == translator.translate(texts)[1].text
     assert own_translations[2].text == ""
-    (drawn,) = translator.translate(["one"], prefix="TWO", search=Search(sampling=True), seed=1)
-    assert drawn.text.startswith("TWO")
-    assert not drawn.text[3:4].isalnum()  # a whole word, whatever was drawn after it
+    (sampled_translation,) = translator.translate(
+        ["one"], prefix="TWO", search=Search(sampling=True), seed=1
+    )
+    assert sampled_translation.text.startswith("TWO")
+    assert not sampled_translation.text[3:4].isalnum()  # a whole word, whatever was drawn after it
     with pytest.raises(ConfigurationError, match="2 prefixes for 3 texts"):
         translator.translate(texts, prefix=["a", "b"])
     with pytest.raises(ConfigurationError, match="takes at most 512"):
@@ -210,9 +212,9 @@ def test_a_coverage_penalty_changes_the_ranking(translator):
         for beta in (0.0, 5.0)
     )
     assert [one.text for one in plain] != [one.text for one in covered]
-    for one in covered:
-        log_p = one.alternatives[0].log_probability
-        assert one.score < log_p / penalty(len(one.target_pieces), 1.0) + 1e-6
+    for translation in covered:
+        log_p = translation.alternatives[0].log_probability
+        assert translation.score < log_p / penalty(len(translation.target_pieces), 1.0) + 1e-6
 
 
 def test_paragraphs_keep_what_is_between_their_sentences(translator):
@@ -240,19 +242,19 @@ def test_a_stream_reads_no_more_than_it_must(translator):
 
     stream = translator.stream(endless(), search=Search(beam=1), prefix="ONE")
     for number in range(600):
-        one = next(stream)
-        assert one.source == WORDS[number % 8]
+        first_translation = next(stream)
+        assert first_translation.source == WORDS[number % 8]
         assert read - number <= lines.CHUNK
-    assert one.words[0].text == "ONE"
+    assert first_translation.words[0].text == "ONE"
 
 
 def test_labels_fit_the_looks(translator):
-    (found,) = translator.translate(["one two three"], looks=True)
+    (actual_translation,) = translator.translate(["one two three"], looks=True)
     forced = translator.look("one two three", target="SOME OTHER Words")
-    assert found.looks.keys() == forced.looks.keys() >= {"decoder.0.cross"}
-    for one in (found, forced):
-        for name, look in one.looks.items():
-            queries, keys = one.labels(name)
+    assert actual_translation.looks.keys() == forced.looks.keys() >= {"decoder.0.cross"}
+    for translation in (actual_translation, forced):
+        for name, look in translation.looks.items():
+            queries, keys = translation.labels(name)
             assert look.shape[0] == 1
             assert look.shape[-2:] == (len(queries), len(keys)), name
             weights = look.weights()
@@ -267,10 +269,10 @@ def test_no_looks_unless_asked_for(translator):
 def test_a_given_translation_is_looked_at_as_it_is(translator):
     look = translator.look("one two", target="  TWO\u00a0ONE ")
     assert look.text == "TWO ONE"
-    (own,) = translator.translate(["one two"])
-    second_look = translator.look("one two", target=own.text)
-    if second_look.target_pieces == own.target_pieces:
-        assert second_look.score == pytest.approx(own.score, abs=1e-4)
+    (translation,) = translator.translate(["one two"])
+    second_look = translator.look("one two", target=translation.text)
+    if second_look.target_pieces == translation.target_pieces:
+        assert second_look.score == pytest.approx(translation.score, abs=1e-4)
     assert translator.look("one two", target="").target_pieces == ["</s>"]
 
 
@@ -291,11 +293,11 @@ def test_a_translation_of_too_many_pieces_is_refused(translator):
 
 
 def test_a_line_of_a_megabyte_is_cut_and_bounded(translator):
-    (found,) = translator.translate(["one " * 250_000], search=Search(beam=1, max_length=20))
-    assert len(found.source_pieces) == translator.longest + 1
-    assert found.cut > 10_000
-    assert len(found.target_pieces) <= 21
-    assert "\n" not in found.text
+    (translation,) = translator.translate(["one " * 250_000], search=Search(beam=1, max_length=20))
+    assert len(translation.source_pieces) == translator.longest + 1
+    assert translation.cut > 10_000
+    assert len(translation.target_pieces) <= 21
+    assert "\n" not in translation.text
 
 
 def test_learned_positions_bound_source_and_target(tmp_path):
@@ -310,9 +312,9 @@ def test_learned_positions_bound_source_and_target(tmp_path):
     translator = Translator.open(new_trainer.run.folder)
     assert translator.longest == 19
     for text in ("one " * 100, "one"):
-        (found,) = translator.translate([text], looks=True)
-        assert len(found.source_pieces) <= 20
-        assert len(found.target_pieces) <= 20
+        (translation,) = translator.translate([text], looks=True)
+        assert len(translation.source_pieces) <= 20
+        assert len(translation.target_pieces) <= 20
     translator.look("one", target="ONE " * 19)
     with pytest.raises(ConfigurationError, match="takes at most 19"):
         translator.look("one", target="ONE " * 20)
@@ -321,17 +323,17 @@ def test_learned_positions_bound_source_and_target(tmp_path):
 def test_sampling_repeats_itself_from_a_seed(translator):
     texts, search = [source for source, _ in PAIRS], Search(sampling=True, beam=1, temperature=3.0)
 
-    def drawn(seed: int) -> list[str]:
+    def samples(seed: int) -> list[str]:
         return [one.text for one in translator.translate(texts, search=search, seed=seed)]
 
-    assert drawn(1) == drawn(1) != drawn(2)
+    assert samples(1) == samples(1) != samples(2)
 
 
 def test_several_models_translate_together(translator, tmp_path):
     kind = translator.run.configuration.model.kind
-    other = sorted(set(MODELS) - {kind})[0]
+    second_kind = sorted(set(MODELS) - {kind})[0]
     # Of another kind and a little trained; the same text gives the same tokenizer.
-    new_trainer = trainer(tmp_path, "training.max_steps=10", "seed=2", model=other)
+    new_trainer = trainer(tmp_path, "training.max_steps=10", "seed=2", model=second_kind)
     new_trainer.train()
     folders = [translator.run.folder, new_trainer.run.folder]
     texts = [source for source, _ in PAIRS[:8]]
@@ -341,12 +343,14 @@ def test_several_models_translate_together(translator, tmp_path):
     scores = [[one.score for one in found] for found in (together, *alone)]
     assert scores[0] != pytest.approx(scores[1], abs=1e-3)
     assert scores[0] != pytest.approx(scores[2], abs=1e-3)
-    given = together[0]
-    second_look = both_translator.look(texts[0], target=given.text)
-    if second_look.target_pieces == given.target_pieces:
-        each = [Translator.open(f).look(texts[0], target=given.text).probabilities for f in folders]
-        mean = [(a + b) / 2 for a, b in zip(*each, strict=True)]
-        assert given.probabilities == pytest.approx(mean, abs=1e-4)
+    inputs = together[0]
+    second_look = both_translator.look(texts[0], target=inputs.text)
+    if second_look.target_pieces == inputs.target_pieces:
+        probabilities = [
+            Translator.open(f).look(texts[0], target=inputs.text).probabilities for f in folders
+        ]
+        mean = [(a + b) / 2 for a, b in zip(*probabilities, strict=True)]
+        assert inputs.probabilities == pytest.approx(mean, abs=1e-4)
     for name, look in second_look.looks.items():
         assert look.shape[-2:] == tuple(map(len, second_look.labels(name)))
     assert both_translator.longest == translator.longest
@@ -360,8 +364,8 @@ def test_pieces_that_one_of_several_models_has_not_learnt_are_doubtful(translato
     for folder, piece in zip(folders, pieces, strict=True):
         shutil.copytree(translator.run.folder, folder)
         Run.open(folder).keep("unseen.json", json.dumps([piece]).encode())
-    (found,) = Translator.open(folders).translate(["one two"])
-    assert found.unseen == [piece for piece in found.source_pieces if piece in pieces]
+    (translation,) = Translator.open(folders).translate(["one two"])
+    assert translation.unseen == [piece for piece in translation.source_pieces if piece in pieces]
 
 
 def test_models_of_different_vocabularies_are_refused(tmp_path):
@@ -428,7 +432,7 @@ def test_hooks_of_layers_are_called_and_a_watch_sees_attention(translator):
     translator.translate([PAIRS[0][0]])
     hook.remove()
     assert calls
-    with regard.watch(translator.model) as seen:
+    with regard.watch(translator.model) as attentions:
         translator.translate([PAIRS[0][0]])
-    assert list(seen)
-    assert not seen.unseen
+    assert list(attentions)
+    assert not attentions.unseen

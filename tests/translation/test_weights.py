@@ -54,12 +54,12 @@ def test_what_was_saved_comes_back(tmp_path):
 def test_a_header_may_have_any_length(tmp_path):
     """One of 640 bytes begins with 80 02, like a pickle; one of 19,280 with PK, like an archive."""
     path = tmp_path / "w.safetensors"
-    begun = set()
+    positions = set()
     for length in range(1, 300, 7):
         weights.save({"x" * length: torch.ones(1)}, path)
-        begun.add(path.read_bytes()[0])
+        positions.add(path.read_bytes()[0])
         assert weights.load(path)["x" * length].item() == 1
-    assert 0x80 in begun
+    assert 0x80 in positions
     padding = b" " * (0x4B50 - len(json.dumps({"a": entry(0, 4)})))
     path.write_bytes(raw(json.dumps({"a": entry(0, 4)}).encode() + padding, bytes(4)))
     assert path.read_bytes()[:2] == b"PK"
@@ -168,10 +168,10 @@ def test_every_truncation_is_refused(tmp_path):
 def test_flips_are_refused_or_load_as_other_numbers(tmp_path):
     path, dice = tmp_path / "w.safetensors", random.Random(1)
     weights.save(tensors(), path)
-    whole, refused = path.read_bytes(), 0
+    content, refused = path.read_bytes(), 0
     for _ in range(200):
-        flipped = bytearray(whole)
-        flipped[dice.randrange(len(whole))] ^= 1 << dice.randrange(8)
+        flipped = bytearray(content)
+        flipped[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
         path.write_bytes(flipped)
         try:
             weights.load_into(nn.Linear(4, 3), weights.load(path), path)
@@ -188,14 +188,14 @@ def test_a_file_that_cannot_be_read(tmp_path):
 
 def wrong(name: str, tensor: torch.Tensor | None) -> str:
     module = nn.Linear(4, 3)
-    given = dict(module.state_dict())
+    state = dict(module.state_dict())
     if tensor is None:
-        del given[name]
+        del state[name]
     else:
-        given[name] = tensor
+        state[name] = tensor
     copies_before = {key: value.clone() for key, value in module.state_dict().items()}
     with pytest.raises(CheckpointError) as fault:
-        weights.load_into(module, given, Path("w.safetensors"))
+        weights.load_into(module, state, Path("w.safetensors"))
     assert all(torch.equal(copies_before[key], value) for key, value in module.state_dict().items())
     return str(fault.value)
 
@@ -221,10 +221,10 @@ def test_tensors_that_do_not_fit_are_named_and_nothing_is_loaded():
 )
 def test_any_floating_type_is_taken(dtype):
     module = nn.Linear(4, 3)
-    given = {name: tensor.detach().to(dtype) for name, tensor in module.state_dict().items()}
-    weights.load_into(module, given, Path("w"))
+    inputs = {name: tensor.detach().to(dtype) for name, tensor in module.state_dict().items()}
+    weights.load_into(module, inputs, Path("w"))
     assert module.weight.dtype == torch.float32
-    assert torch.equal(module.weight, given["weight"].float())
+    assert torch.equal(module.weight, inputs["weight"].float())
 
 
 def test_shared_tensors_are_kept_once():

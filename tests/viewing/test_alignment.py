@@ -91,19 +91,19 @@ def test_the_mask_of_a_look_travels_with_its_heads() -> None:
     x = torch.zeros(1, 2, 3, 4)
     look = regard.look(x, x, mask=regard.masks.causal(align="start"))
     heads = by_head(look, list("abc"), list("abc"))
-    for each in (*heads, mean(heads)):
-        assert each.readable is not None
-        assert each.readable.tolist() == np.tril(np.ones((3, 3), dtype=bool)).tolist()
+    for head in (*heads, mean(heads)):
+        assert head.readable is not None
+        assert head.readable.tolist() == np.tril(np.ones((3, 3), dtype=bool)).tolist()
 
 
 def test_a_mean_masks_what_every_head_masks() -> None:
-    one, two = (
+    head, two = (
         Alignment([[1.0, 0.0, 0.0]], ["a"], list("xyz"), readable=np.array([readable]))
         for readable in ([True, False, False], [True, True, False])
     )
-    both = mean([one, two]).readable
-    assert both is not None
-    assert both.tolist() == [[True, True, False]]
+    joint_readable = mean([head, two]).readable
+    assert joint_readable is not None
+    assert joint_readable.tolist() == [[True, True, False]]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from regard.viewing import colours
 themes = pytest.mark.parametrize("name", list(colours.THEMES))
 
 
-def _contrast(one: str, other: str) -> float:
-    low, high = sorted(colours.luminance(colours.rgb(colour)) for colour in (one, other))
+def _contrast(item: str, background: str) -> float:
+    low, high = sorted(colours.luminance(colours.rgb(colour)) for colour in (item, background))
     return (high + 0.05) / (low + 0.05)
 
 

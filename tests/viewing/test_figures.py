@@ -18,11 +18,11 @@ BEGINNINGS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 
 @pytest.mark.parametrize("ending", figures.FORMATS)
 def test_each_format_is_written_and_the_same_twice(tmp_path: Path, ending: str) -> None:
-    one = figures.save(pictures.heat_map(ALIGNMENT), tmp_path / f"one.{ending}")
+    path = figures.save(pictures.heat_map(ALIGNMENT), tmp_path / f"one.{ending}")
     two = figures.save(pictures.heat_map(ALIGNMENT), tmp_path / f"two.{ending.upper()}")
-    assert one.read_bytes() == two.read_bytes()
-    assert one.read_bytes().startswith(BEGINNINGS[ending])
-    assert not re.search(rb"CreationDate|<dc:date>", one.read_bytes())
+    assert path.read_bytes() == two.read_bytes()
+    assert path.read_bytes().startswith(BEGINNINGS[ending])
+    assert not re.search(rb"CreationDate|<dc:date>", path.read_bytes())
     assert sorted(p.name for p in tmp_path.iterdir()) == [f"one.{ending}", f"two.{ending.upper()}"]
 
 
@@ -38,11 +38,11 @@ def test_characters_without_a_font_are_named(
 ) -> None:
     monkeypatch.setattr(fonts, "families", lambda text: (fonts.FIRST,))
     figure = pictures.heat_map(Alignment([[1.0]], ["家"], ["é مرحبا"], "🚀"))
-    with pytest.warns(UserWarning, match=r"a\.png: no installed font has") as told:
+    with pytest.warns(UserWarning, match=r"a\.png: no installed font has") as caught_warnings:
         figures.save(figure, tmp_path / "a.png")
-    assert "家 (U+5BB6)" in str(told[0].message)
-    assert "🚀 (U+1F680)" in str(told[0].message)
-    assert "é" not in str(told[0].message)
+    assert "家 (U+5BB6)" in str(caught_warnings[0].message)
+    assert "🚀 (U+1F680)" in str(caught_warnings[0].message)
+    assert "é" not in str(caught_warnings[0].message)
 
 
 def test_an_unknown_ending_names_the_known(tmp_path: Path) -> None:

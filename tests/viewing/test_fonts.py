@@ -29,11 +29,11 @@ def installed(tmp_path: Path) -> Iterator[str]:
     builder.setupOS2()
     builder.setupPost()
     builder.save(path)
-    before = list(font_manager.fontManager.ttflist)
+    fonts_before = list(font_manager.fontManager.ttflist)
     font_manager.fontManager.addfont(path)
     _forget()
     yield name
-    font_manager.fontManager.ttflist[:] = before
+    font_manager.fontManager.ttflist[:] = fonts_before
     _forget()
 
 
@@ -62,8 +62,8 @@ def test_a_family_that_has_the_character_is_found(installed: str) -> None:
 
 
 def test_characters_that_no_family_has_are_listed_once() -> None:
-    told = missing([f"a{RARE}", RARE, "é"])
-    assert told.startswith(f"no installed font has {RARE} (U+F0000): they are drawn as boxes;")
-    many = missing([chr(ord(RARE) + place) for place in range(8)])
-    assert "and 3 more" in many
+    message = missing([f"a{RARE}", RARE, "é"])
+    assert message.startswith(f"no installed font has {RARE} (U+F0000): they are drawn as boxes;")
+    eight_missing = missing([chr(ord(RARE) + place) for place in range(8)])
+    assert "and 3 more" in eight_missing
     assert missing(["a é → مرحبا"]) == ""

@@ -33,10 +33,10 @@ def test_hundreds_of_marks_upon_one_letter_are_cut() -> None:
 
 @given(anything)
 def test_visible_text_is_valid_utf8_without_controls(text: str) -> None:
-    shown = visible(text)
-    assert shown.encode("utf-8").decode("utf-8") == shown
-    assert not any(unicodedata.category(c) in {"Cc", "Cs"} for c in shown)
-    assert visible(shown) == shown
+    visible_text = visible(text)
+    assert visible_text.encode("utf-8").decode("utf-8") == visible_text
+    assert not any(unicodedata.category(c) in {"Cc", "Cs"} for c in visible_text)
+    assert visible(visible_text) == visible_text
 
 
 @given(anything, st.integers(1, 12))

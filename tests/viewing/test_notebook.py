@@ -26,13 +26,13 @@ def _translation(**given: object) -> Translation:
 
 
 def test_it_shows_sentences_links_and_the_mean_of_the_heads() -> None:
-    shown = _translation()._repr_html_()
-    assert "<b><bdi>the cat</bdi></b>" in shown
-    assert "<bdi>cat</bdi> ← <bdi>&lt;script&gt;" in shown
-    assert "decoder.0.cross, mean of 2 heads" in shown
-    assert ">80</td>" in shown
-    assert ">70</td>" in shown
-    assert "decoder.0.self" not in shown
+    html = _translation()._repr_html_()
+    assert "<b><bdi>the cat</bdi></b>" in html
+    assert "<bdi>cat</bdi> ← <bdi>&lt;script&gt;" in html
+    assert "decoder.0.cross, mean of 2 heads" in html
+    assert ">80</td>" in html
+    assert ">70</td>" in html
+    assert "decoder.0.self" not in html
 
 
 def test_no_text_becomes_markup() -> None:
@@ -63,7 +63,7 @@ def test_the_representation_leaves_out_tensors_and_pieces() -> None:
 def test_masked_cells_differ_from_zeros() -> None:
     x = torch.zeros(1, 1, 2, 4)
     masked = regard.look(x, x, mask=regard.masks.causal(align="start"))
-    shown = _translation(looks={"decoder.0.cross": masked})._repr_html_()
-    assert shown.count("masked, may not be read") == 1
+    html = _translation(looks={"decoder.0.cross": masked})._repr_html_()
+    assert html.count("masked, may not be read") == 1
     zeros = StoredLook(torch.eye(2)[None, None])
     assert "masked" not in _translation(looks={"decoder.0.cross": zeros})._repr_html_()

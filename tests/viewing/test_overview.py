@@ -94,10 +94,10 @@ def test_one_query_has_one_tick_and_generated_queries_their_own_positions() -> N
     assert ticks(look.plot().axes[0].yaxis) == ["0"]
     look.caption = Caption(places=torch.tensor([5]))
     assert ticks(look.plot().axes[0].yaxis) == ["5"]
-    several = regard.look(torch.zeros(4, 4), torch.zeros(9, 4))
-    several.caption = Caption(places=torch.arange(5, 9))
-    assert ticks(several.plot().axes[0].yaxis) == ["5", "6", "7", "8"]
-    assert ticks(several.plot(rows=[0, 3]).axes[0].yaxis) == ["5", "8"]
+    batch_look = regard.look(torch.zeros(4, 4), torch.zeros(9, 4))
+    batch_look.caption = Caption(places=torch.arange(5, 9))
+    assert ticks(batch_look.plot().axes[0].yaxis) == ["5", "6", "7", "8"]
+    assert ticks(batch_look.plot(rows=[0, 3]).axes[0].yaxis) == ["5", "8"]
 
 
 def test_words_name_queries_and_keys() -> None:
@@ -105,8 +105,8 @@ def test_words_name_queries_and_keys() -> None:
     axes = look.plot(queries=["the", "cat"], keys=["el", "gato", "مرحبا"]).axes[0]
     assert ticks(axes.yaxis) == ["the", "cat"]
     assert ticks(axes.xaxis) == ["el", "gato", "مرحبا"]
-    part = look.plot(queries=["the", "cat"], rows=[1]).axes[0]
-    assert ticks(part.yaxis) == ["cat"]
+    piece = look.plot(queries=["the", "cat"], rows=[1]).axes[0]
+    assert ticks(piece.yaxis) == ["cat"]
 
 
 @pytest.mark.parametrize("rows", [None, [0], []])
@@ -125,8 +125,8 @@ def test_masked_cells_are_hatched_and_zeros_are_not() -> None:
     assert look.weights()[0].tolist() == [1.0, 0.0, 0.0]
     axes, *_ = look.plot().axes
     assert axes.patch.get_hatch()
-    shown = axes.images[0].get_array()
-    assert np.ma.getmaskarray(shown).tolist() == [[False, False, True]] * 2
+    cells = axes.images[0].get_array()
+    assert np.ma.getmaskarray(cells).tolist() == [[False, False, True]] * 2
     plain = regard.look(query, key).plot()
     assert not np.ma.is_masked(plain.axes[0].images[0].get_array())
     assert "hatched" in look.plot().get_supxlabel()
@@ -136,9 +136,9 @@ def test_masked_cells_are_hatched_and_zeros_are_not() -> None:
 def test_a_cell_of_several_weights_is_masked_where_all_of_them_are() -> None:
     x = torch.randn(64, 4)
     look = regard.look(x, x, mask=regard.masks.causal(align="start"))
-    shown = look.plot(8, 8).axes[0].images[0].get_array()
+    cells = look.plot(8, 8).axes[0].images[0].get_array()
     above = np.triu(np.ones((8, 8), dtype=bool), 1)
-    assert (np.ma.getmaskarray(shown) == above).all()
+    assert (np.ma.getmaskarray(cells) == above).all()
 
 
 def test_a_largest_weight_that_is_small_is_not_drawn_in_full_ink() -> None:

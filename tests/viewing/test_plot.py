@@ -52,7 +52,7 @@ def test_a_translation_is_drawn_with_its_own_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shown", "how", "error", "message"),
+    ("value", "options", "error", "message"),
     [
         (TRANSLATED, {"name": "decoder.7.cross"}, ValueError, "no look 'decoder.7.cross': there"),
         (Translation("a", "b"), {}, ValueError, "there are none: translate with looks=True"),
@@ -65,7 +65,7 @@ def test_a_translation_is_drawn_with_its_own_words() -> None:
     ],
 )
 def test_what_cannot_be_drawn_is_refused(
-    shown: Any, how: dict[str, Any], error: type[Exception], message: str
+    value: Any, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        regard.plot(shown, **how)
+        regard.plot(value, **options)

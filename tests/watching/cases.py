@@ -34,7 +34,7 @@ def by_hand(
     return torch.softmax(scores + added, -1)
 
 
-def shut(readable: torch.Tensor) -> torch.Tensor:
+def masked(readable: torch.Tensor) -> torch.Tensor:
     """What is to be added to scores where True = may be read."""
     return torch.zeros(readable.shape).masked_fill(~readable, -torch.inf)
 

@@ -51,14 +51,14 @@ def searched(model, source, seed=1, reorder=None, **how):
     entries = len(source)
     cache, words = source.new_empty(entries, HEADS, 0, WIDTH), torch.empty(entries, 0).long()
     groups = torch.arange(entries) // BEAMS * BEAMS
-    with torch.no_grad(), regard.watch(model, **how) as seen:
+    with torch.no_grad(), regard.watch(model, **how) as attentions:
         for _ in range(STEPS):
             order = groups + torch.randint(BEAMS, (entries,), generator=draw)
             cache, words = cache[order], words[order]
             newest = torch.randint(3, (entries,), generator=draw)
             words = torch.cat([words, newest[:, None]], -1)
             cache = model(newest, cache, source)
-    return seen, words
+    return attentions, words
 
 
 @pytest.fixture
@@ -71,10 +71,10 @@ def source() -> torch.Tensor:
 @pytest.mark.parametrize("layers", [None, "encoder_attn"])
 def test_cross_attention_follows_the_ancestors_of_each_entry(source, seed, layers):
     model = Decoder()
-    seen, words = searched(model, source, seed, layers=layers)
+    attentions, words = searched(model, source, seed, layers=layers)
     expected = forced(model, words, source)
-    torch.testing.assert_close(seen["encoder_attn.cross"].weights(), expected, **CLOSE)
-    assert ("self_attn.self" in seen) == (layers is None)
+    torch.testing.assert_close(attentions["encoder_attn.cross"].weights(), expected, **CLOSE)
+    assert ("self_attn.self" in attentions) == (layers is None)
     rows = searched(model, source, seed, rows=[1, 4])[0]
     torch.testing.assert_close(
         rows["encoder_attn.cross"].weights(), expected[:, :, [1, 4]], **CLOSE
@@ -104,10 +104,10 @@ class Deep(nn.Module):
 def test_the_first_and_last_of_excluded_attentions_are_followed(source, seed, layers):
     """In two searches, each of which begins with a prompt of two words."""
     groups = torch.arange(len(source)) // BEAMS * BEAMS
-    seen = {}
-    for asked in (None, layers):
+    attentions = {}
+    for selection in (None, layers):
         model, draw = Deep(), torch.Generator().manual_seed(seed)
-        with torch.no_grad(), regard.watch(model, layers=asked) as seen[asked]:
+        with torch.no_grad(), regard.watch(model, layers=selection) as attentions[selection]:
             for count in [2, *[1] * STEPS] * 2:
                 if count > 1:
                     caches = [source.new_empty(len(source), HEADS, 0, WIDTH)] * 4
@@ -117,13 +117,13 @@ def test_the_first_and_last_of_excluded_attentions_are_followed(source, seed, la
                 caches = model(words, [cache[order] for cache in caches], source)
             del caches
             alive = [[each() is not None for each in step] for step in model.caches]
-        assert not seen[asked].unseen
-    assert seen[layers]
-    for name in seen[layers]:
-        steps = seen[layers].steps(name)
+        assert not attentions[selection].unseen
+    assert attentions[layers]
+    for name in attentions[layers]:
+        steps = attentions[layers].steps(name)
         assert [step.shape[-2] for step in steps] == [2, STEPS] * 2
         for step in steps:
-            looks = [each[name, step.number] for each in seen.values()]
+            looks = [each[name, step.number] for each in attentions.values()]
             torch.testing.assert_close(looks[1].weights(), looks[0].weights(), **CLOSE)
     # The first and last cache of two excluded attentions are kept, none of the others.
     ends = [True, False, False, True]
@@ -132,31 +132,33 @@ def test_the_first_and_last_of_excluded_attentions_are_followed(source, seed, la
 
 def test_a_budget_counts_the_cache_that_is_followed(source):
     with torch.no_grad(), pytest.warns(RuntimeWarning, match="not everything"):
-        seen, _ = searched(Decoder(), source, layers="encoder_attn", memory=source.nbytes + 900)
-    assert "was used up" in seen.unseen["encoder_attn"]
+        attentions, _ = searched(
+            Decoder(), source, layers="encoder_attn", memory=source.nbytes + 900
+        )
+    assert "was used up" in attentions.unseen["encoder_attn"]
 
 
 def test_a_second_search_of_the_same_source_is_another_look(source):
     model = Decoder()
-    with torch.no_grad(), regard.watch(model) as seen:
+    with torch.no_grad(), regard.watch(model) as attentions:
         for words in ([0, 1, 2, 0, 1, 2], [2, 2, 0, 1, 0, 1]):
             cache = source.new_empty(len(source), HEADS, 0, WIDTH)
             for word in words:
                 cache = model(torch.full((len(source),), word), cache, source)
-    assert [step.shape[-2] for step in seen.steps("encoder_attn.cross")] == [STEPS, STEPS]
+    assert [step.shape[-2] for step in attentions.steps("encoder_attn.cross")] == [STEPS, STEPS]
 
 
 def test_an_order_that_no_cache_shows_leaves_single_steps(source):
     """A window that a beam search reorders drops the keys that would show it."""
     model, draw = Decoder(), torch.Generator().manual_seed(2)
     cache = torch.randn(len(source), HEADS, 3, WIDTH, generator=draw)
-    with torch.no_grad(), regard.watch(model) as seen:
+    with torch.no_grad(), regard.watch(model) as attentions:
         for _ in range(3):
             order = torch.randperm(len(source), generator=draw)
             words = torch.randint(3, (len(source),), generator=draw)
             cache = model(words, cache[order][..., 1:, :], source)
     for name in ("self_attn", "encoder_attn"):
-        assert [step.of for step in seen.steps(name)] == ["call"] * 3, name
+        assert [step.of for step in attentions.steps(name)] == ["call"] * 3, name
 
 
 def test_a_cache_that_is_reordered_in_place_is_refused_for_cross_attention_too(source):
@@ -173,22 +175,24 @@ def test_a_cache_that_is_reordered_in_place_is_refused_for_cross_attention_too(s
             cache[:] = cache.flip(0)
 
     model.forward = run
-    with torch.no_grad(), regard.watch(model) as seen:
+    with torch.no_grad(), regard.watch(model) as attentions:
         model()
     for name in ("own.self", "cross_attn.cross"):
         with pytest.raises(regard.WatchError, match="group=False"):
-            seen[name]
+            attentions[name]
 
 
-def made(kind: str, layers: int) -> nn.Module:
+def built_model(kind: str, layers: int) -> nn.Module:
     """A random encoder-decoder of Hugging Face."""
     hub = pytest.importorskip("transformers")
     torch.manual_seed(layers)
     sizes = {"vocab_size": 40, "d_model": 16, "pad_token_id": 1, "eos_token_id": 2}
     sizes |= {"decoder_start_token_id": 3}
-    both = {"layers": layers, "attention_heads": 2, "ffn_dim": 32}
+    common_options = {"layers": layers, "attention_heads": 2, "ffn_dim": 32}
     sides = {
-        f"{side}_{name}": each for side in ("encoder", "decoder") for name, each in both.items()
+        f"{side}_{name}": each
+        for side in ("encoder", "decoder")
+        for name, each in common_options.items()
     }
     other_options = {"init_std": 0.5, "forced_eos_token_id": None}
     if kind == "t5":
@@ -221,28 +225,28 @@ def beams(model, inputs, monkeypatch, **how):
     hook = model.get_decoder().register_forward_pre_hook(
         lambda _, __, named: steps.append(named["input_ids"].clone()), with_kwargs=True
     )
-    with torch.no_grad(), regard.watch(model, **how) as seen:
+    with torch.no_grad(), regard.watch(model, **how) as attentions:
         model.generate(**inputs, num_beams=BEAMS, max_new_tokens=7, length_penalty=5.0)
     hook.remove()
-    here, words = torch.arange(len(steps[-1])), [steps[-1]]
+    row_numbers, words = torch.arange(len(steps[-1])), [steps[-1]]
     for step, order in zip(steps[-2::-1], orders[len(steps) - 2 :: -1], strict=True):
-        here = order[here]
-        words.append(step[here])
+        row_numbers = order[row_numbers]
+        words.append(step[row_numbers])
     assert any(bool((each != torch.arange(len(each))).any()) for each in orders)
-    return seen, torch.cat(words[::-1], -1)
+    return attentions, torch.cat(words[::-1], -1)
 
 
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("kind", ["t5", "bart", "marian", "whisper"])
 def test_a_beam_search_attends_as_its_words_forced(kind, layers, monkeypatch, tmp_path):
-    model = made(kind, layers).eval()
+    model = built_model(kind, layers).eval()
     if kind == "whisper":
         inputs = {"input_features": torch.randn(2, 8, 20)}
     else:
         inputs = {"input_ids": torch.randint(5, 40, (2, 6)), "attention_mask": torch.ones(2, 6)}
         inputs["attention_mask"] = inputs["attention_mask"].long()
         inputs["attention_mask"][1, 4:] = 0
-    seen, words = beams(model, inputs, monkeypatch)
+    attentions, words = beams(model, inputs, monkeypatch)
     model.set_attn_implementation("eager")
     repeated = {name: each.repeat_interleave(BEAMS, 0) for name, each in inputs.items()}
     with torch.no_grad():
@@ -251,17 +255,23 @@ def test_a_beam_search_attends_as_its_words_forced(kind, layers, monkeypatch, tm
         )
     close = {"atol": 2e-4, "rtol": 0.0}  # T5's scores are large, and its softmax sharp
     for layer in range(layers):
-        cross, own = f"decoder.{layer}.cross", f"decoder.{layer}.self"
-        torch.testing.assert_close(seen[cross].weights(), expected.cross_attentions[layer], **close)
-        torch.testing.assert_close(seen[own].weights(), expected.decoder_attentions[layer], **close)
-    read = tokens_read(seen._subject("decoder.0.self"), seen._recording.embedded, None)
+        cross, self_name = f"decoder.{layer}.cross", f"decoder.{layer}.self"
+        torch.testing.assert_close(
+            attentions[cross].weights(), expected.cross_attentions[layer], **close
+        )
+        torch.testing.assert_close(
+            attentions[self_name].weights(), expected.decoder_attentions[layer], **close
+        )
+    read = tokens_read(attentions._subject("decoder.0.self"), attentions._recording.embedded, None)
     assert torch.equal(read.keys, words)
     assert torch.equal(read.queries, words)
     if kind != "whisper":
-        read = tokens_read(seen._subject("decoder.0.cross"), seen._recording.embedded, None)
+        read = tokens_read(
+            attentions._subject("decoder.0.cross"), attentions._recording.embedded, None
+        )
         assert torch.equal(read.queries, words)
         assert torch.equal(read.keys, repeated["input_ids"])
-    page = seen.page(
+    page = attentions.page(
         tmp_path / "beams.html",
         names=["decoder.0.self"],
         tokenizer=lambda ids: [f"w{each}" for each in ids],

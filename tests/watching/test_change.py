@@ -31,7 +31,7 @@ def fused(query, key, value):
     return F.scaled_dot_product_attention(query, key, value)
 
 
-def own(query, key, value):
+def attention_by_hand(query, key, value):
     return regard.attend(query, key, value)
 
 
@@ -41,7 +41,7 @@ def tensors(heads=4, queries=5, keys=7):
     return [torch.randn(2, heads, n, 8, generator=generator, dtype=torch.float64) for n in shapes]
 
 
-@pytest.mark.parametrize("attend", [fused, own])
+@pytest.mark.parametrize("attend", [fused, attention_by_hand])
 @pytest.mark.parametrize(
     "edit",
     [Scale(0.0), Scale(0.5, heads=[1, 3]), Temperature(0.5), Hard(heads=2),
@@ -90,8 +90,8 @@ def test_a_cell_is_set_and_its_row_keeps_its_sum(scores, weight, key):
         return
     assert float(edited[0, 0, key]) == pytest.approx(weight)
     assert float(edited.sum()) == pytest.approx(1.0)
-    others = [j for j in range(len(scores)) if j != key]
-    ratio = edited[0, 0, others] / weights[0, 0, others]
+    other_keys = [j for j in range(len(scores)) if j != key]
+    ratio = edited[0, 0, other_keys] / weights[0, 0, other_keys]
     assert torch.allclose(ratio, ratio[:1].expand_as(ratio))
 
 
@@ -99,10 +99,10 @@ def test_a_cell_counts_the_queries_of_cached_steps():
     query, key, value = tensors(queries=3)
     weights = regard.look(query, key).weights()
     model = Plain(fused)
-    with regard.change(model, {"self": Cell(query=1, key=4, weight=0.9)}) as changed:
+    with regard.change(model, {"self": Cell(query=1, key=4, weight=0.9)}) as edits:
         steps = [model(query[..., i : i + 1, :], key, value) for i in range(3)]
     expected = Cell(query=1, key=4, weight=0.9)(weights)
-    torch.testing.assert_close(changed.weights("self"), expected)
+    torch.testing.assert_close(edits.weights("self"), expected)
     expected = expected @ value
     torch.testing.assert_close(torch.cat(steps, -2), expected)
 
@@ -114,26 +114,28 @@ def test_torch_layers(need_weights, training):
     model = nn.MultiheadAttention(8, 2, batch_first=True).train(training)
     x = torch.randn(3, 5, 8)
     with torch.no_grad(), regard.change(model, {"self": Scale(0.0, heads=0)}):
-        output, shown = model(x, x, x, need_weights=need_weights, average_attn_weights=False)
-    other = nn.MultiheadAttention(8, 2, batch_first=True)
-    other.load_state_dict(model.state_dict())
+        output, returned_weights = model(
+            x, x, x, need_weights=need_weights, average_attn_weights=False
+        )
+    second_attention = nn.MultiheadAttention(8, 2, batch_first=True)
+    second_attention.load_state_dict(model.state_dict())
     with torch.no_grad():
-        other.out_proj.weight[:, :4] = 0
-        expected, weights = other(x, x, x, average_attn_weights=False)
+        second_attention.out_proj.weight[:, :4] = 0
+        expected, weights = second_attention(x, x, x, average_attn_weights=False)
     torch.testing.assert_close(output, expected)
     if need_weights:
-        torch.testing.assert_close(shown[:, 1], weights[:, 1])
-        assert not shown[:, 0].any()
+        torch.testing.assert_close(returned_weights[:, 1], weights[:, 1])
+        assert not returned_weights[:, 0].any()
 
 
 def test_a_fast_path_is_changed_too_and_comes_back():
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
     x = torch.randn(1, 4, 8)
     with torch.no_grad():
-        before = layer(x)
+        original_output = layer(x)
         with regard.change(layer, {"*self_attn*": Hard()}):
-            assert not torch.allclose(layer(x), before)
-        torch.testing.assert_close(layer(x), before, rtol=0, atol=0)
+            assert not torch.allclose(layer(x), original_output)
+        torch.testing.assert_close(layer(x), original_output, rtol=0, atol=0)
     assert torch.backends.mha.get_fastpath_enabled()
 
 
@@ -142,7 +144,7 @@ def test_changes_of_several_threads_shut_the_fast_paths_until_the_last_ends():
     x = torch.randn(1, 4, 8)
     entered, first_ended = Event(), Event()
 
-    def other():
+    def second_thread():
         with torch.no_grad(), regard.change(layer, {"*": Scale(0.0)}):
             entered.set()
             first_ended.wait(60)
@@ -150,11 +152,11 @@ def test_changes_of_several_threads_shut_the_fast_paths_until_the_last_ends():
 
     with ThreadPoolExecutor(1) as pool:
         with torch.no_grad(), regard.change(layer, {"*": Scale(0.0)}):
-            made = pool.submit(other)
+            future = pool.submit(second_thread)
             entered.wait(60)
             expected = layer(x)
         first_ended.set()
-        torch.testing.assert_close(made.result(60), expected)
+        torch.testing.assert_close(future.result(60), expected)
     assert torch.backends.mha.get_fastpath_enabled()
 
 
@@ -166,9 +168,9 @@ def test_an_error_in_an_edit_restores_everything():
         layer(x)
     assert F.scaled_dot_product_attention is attend
     assert torch.backends.mha.get_fastpath_enabled()
-    with torch.no_grad(), regard.watch(layer) as seen:
+    with torch.no_grad(), regard.watch(layer) as attentions:
         layer(x)
-    assert len(seen) == 1
+    assert len(attentions) == 1
 
 
 @pytest.mark.parametrize("need_weights", [False, True])
@@ -178,14 +180,14 @@ def test_a_watch_sees_an_edited_attention_once_as_it_was(need_weights):
     with regard.watch(model) as expected:
         model(x, x, x)
     with (
-        regard.watch(model) as seen,
+        regard.watch(model) as attentions,
         regard.change(model, {"self": Hard()}),
         regard.change(model, {"self": Scale(0.5)}) as second,
     ):
         model(x, x, x, need_weights=need_weights)
-    assert list(seen) == ["self"]
-    assert len(seen.steps("self")) == 1
-    torch.testing.assert_close(seen["self"].weights(), expected["self"].weights())
+    assert list(attentions) == ["self"]
+    assert len(attentions.steps("self")) == 1
+    torch.testing.assert_close(attentions["self"].weights(), expected["self"].weights())
     expected_edited = Scale(0.5)(Hard()(expected["self"].weights()))
     torch.testing.assert_close(second.weights("self"), expected_edited)
 
@@ -193,10 +195,10 @@ def test_a_watch_sees_an_edited_attention_once_as_it_was(need_weights):
 def test_weights_of_a_cache_that_grows():
     model = Plain(fused)
     query, key, value = tensors(queries=1)
-    with regard.change(model, {"self": Hard()}) as changed:
+    with regard.change(model, {"self": Hard()}) as edits:
         for n in (3, 4, 7):
             model(query, key[..., :n, :], value[..., :n, :])
-    weights = changed.weights("self")
+    weights = edits.weights("self")
     assert weights.shape == (2, 4, 3, 7)
     assert not weights[..., 0, 3:].any()
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4, 3, dtype=torch.float64))
@@ -235,9 +237,9 @@ def test_a_class_is_no_edit():
 
 def test_a_faulty_edit_is_named_as_a_watch_names_the_attention():
     model, (_, key, value) = Plain(fused), tensors()
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model(key, key, value)
-    (name,) = seen
+    (name,) = attentions
     change = regard.change(model, {"*": lambda weights: weights[0]})
     with pytest.raises(regard.WatchError, match=f"an edit of {name} returned"), change:
         model(key, key, value)
@@ -248,10 +250,10 @@ def test_grouped_heads_of_regards_own_attention():
     attention = regard.MultiHeadAttention(8, 4, key_heads=2)
     x = torch.randn(2, 6, 8)
     edit = Scale(0.0, heads=[1])
-    with torch.no_grad(), regard.change(attention, {"self": edit}) as changed:
+    with torch.no_grad(), regard.change(attention, {"self": edit}) as edits:
         output = attention(x)
-    assert changed.weights("self").shape == (2, 4, 6, 6)
-    assert not changed.weights("self")[:, 1].any()
+    assert edits.weights("self").shape == (2, 4, 6, 6)
+    assert not edits.weights("self")[:, 1].any()
     with torch.no_grad():
         attention.output_projection.weight[:, 2:4] = 0
         torch.testing.assert_close(output, attention(x))
@@ -261,23 +263,23 @@ def test_grouped_heads_of_regards_own_attention():
 def test_groups_are_heads_where_a_watch_says_so(key_heads):
     torch.manual_seed(0)
     query, key = torch.randn(2, 2, 3, 5, 8), torch.randn(2, key_heads, 1, 7, 8)
-    model = Plain(own)
+    model = Plain(attention_by_hand)
     model_before = model(query, key, key)
     with (
-        regard.watch(model) as seen,
-        regard.change(model, {"*": lambda weights: weights}) as changed,
+        regard.watch(model) as attentions,
+        regard.change(model, {"*": lambda weights: weights}) as edits,
     ):
         output = model(query, key, key)
     torch.testing.assert_close(output, model_before)
-    (name,) = seen
-    torch.testing.assert_close(changed.weights(seen.path(name)), seen[name].weights())
+    (name,) = attentions
+    torch.testing.assert_close(edits.weights(attentions.path(name)), attentions[name].weights())
 
 
 @pytest.mark.filterwarnings("ignore:Using `torch.compile")
 def test_compiled_parts_are_reported():
     torch._dynamo.reset()
-    parts = [nn.TransformerEncoderLayer(8, 2, 16, batch_first=True) for _ in range(2)]
-    model = nn.Sequential(parts[0], torch.compile(parts[1], backend="aot_eager"))
+    encoder_layers = [nn.TransformerEncoderLayer(8, 2, 16, batch_first=True) for _ in range(2)]
+    model = nn.Sequential(encoder_layers[0], torch.compile(encoder_layers[1], backend="aot_eager"))
     x = torch.randn(1, 4, 8)
     model(x)
     with pytest.warns(RuntimeWarning, match="not everything was changed; 1 is compiled"):  # noqa: SIM117
@@ -331,12 +333,12 @@ def test_other_attentions_are_left_alone():
     model.eval()
     x = torch.randn(1, 4, 8)
     with torch.no_grad():
-        first = model[0](x)
-        with regard.change(model, {"1.*": Hard()}), regard.watch(model) as seen:
+        first_output = model[0](x)
+        with regard.change(model, {"1.*": Hard()}), regard.watch(model) as attentions:
             output = model(x)
-        assert len(seen) == 2
+        assert len(attentions) == 2
         with regard.change(model[1], {"*": Hard()}):
-            torch.testing.assert_close(output, model[1](first))
+            torch.testing.assert_close(output, model[1](first_output))
 
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])

@@ -84,19 +84,29 @@ def test_the_heads_of_a_model_are_printed_and_drawn(module, tmp_path, capsys):
 
 
 def test_pictures_name_model_attention_entry_and_heads(module, monkeypatch):
-    drawn = {}
-    monkeypatch.setattr(figures, "save", lambda figure, path: drawn.update({path.name: figure}))
+    pictures = {}
+    monkeypatch.setattr(figures, "save", lambda figure, path: pictures.update({path.name: figure}))
     assert main(["look", "--watch", f"{module}:wide", "--out", "all"]) == 0
-    figure = drawn["layer.0.self-heads-16-17.png"]
+    figure = pictures["layer.0.self-heads-16-17.png"]
     assert figure.get_suptitle() == "TransformerEncoder: layer.0.self"
     assert [axes.get_title() for axes in figure.axes[:2]] == [
         "entry 0, head 16",
         "entry 0, head 17",
     ]
-    drawn.clear()
-    one = ["look", "--watch", f"{module}:encoder", "--layer", "1", "--head", "1", "--out", "one"]
-    assert main(one) == 0
-    assert drawn["layer.1.self.png"].axes[0].get_title() == "entry 0, head 1"
+    pictures.clear()
+    command = [
+        "look",
+        "--watch",
+        f"{module}:encoder",
+        "--layer",
+        "1",
+        "--head",
+        "1",
+        "--out",
+        "one",
+    ]
+    assert main(command) == 0
+    assert pictures["layer.1.self.png"].axes[0].get_title() == "entry 0, head 1"
 
 
 def test_one_layer_and_head_of_a_model_that_is_run_by_a_function(module, capsys):
@@ -106,7 +116,7 @@ def test_one_layer_and_head_of_a_model_that_is_run_by_a_function(module, capsys)
 
 
 @pytest.mark.parametrize(
-    ("asked", "code", "said"),
+    ("options", "code", "message"),
     [
         ("encoder", 2, "expected MODULE:CALL"),
         ("no_such_module:call", 2, "there is no module no_such_module"),
@@ -118,10 +128,10 @@ def test_one_layer_and_head_of_a_model_that_is_run_by_a_function(module, capsys)
         ("watched_model:ending", 1, "SystemExit: 0"),
     ],
 )
-def test_a_mistake_is_one_line(module, capsys, asked, code, said):
-    assert main(["look", "--watch", asked]) == code
+def test_a_mistake_is_one_line(module, capsys, options, code, message):
+    assert main(["look", "--watch", options]) == code
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1
 
 
@@ -160,8 +170,10 @@ def test_a_picture_is_no_place_for_all_attentions(module, capsys):
 
 
 def test_heads_of_a_sequence_without_a_batch_are_drawn(module, tmp_path, monkeypatch):
-    drawn = []
-    monkeypatch.setattr("regard.cli.output.drawing.save", lambda figure, path: drawn.append(figure))
+    pictures = []
+    monkeypatch.setattr(
+        "regard.cli.output.drawing.save", lambda figure, path: pictures.append(figure)
+    )
     assert main(["look", "--watch", f"{module}:unbatched", "--out", "heads"]) == 0
-    (figure,) = drawn
+    (figure,) = pictures
     assert [axes.get_title() for axes in figure.axes[:2]] == ["head 0", "head 1"]

@@ -136,18 +136,18 @@ def test_patches_and_means_of_heads_have_the_effect_that_hooks_find():
     model = gpt2()
     layers = gpt2_layers(model)
     metric = metrics.Difference(4, 5)
-    with torch.no_grad(), regard.watch(model, values=True) as other:
+    with torch.no_grad(), regard.watch(model, values=True) as corrupted_run:
         model(CORRUPTED)
     base = metric(with_states(model, layers[0], CLEAN, lambda states: states))
     for edit, source in (
-        (From(other), lambda states: states),
-        (Mean(other), lambda states: states.mean((0, 1), keepdim=True)),
+        (From(corrupted_run), lambda states: states),
+        (Mean(corrupted_run), lambda states: states.mean((0, 1), keepdim=True)),
     ):
         table = regard.effects(model, CLEAN, metric, edit=edit)
         for row in table:
             layer = layers[row.layer]
             state = source(states_of(model, layer, CORRUPTED))
-            change = partial(patched, other=state, head=row.head, heads=3)
+            change = partial(patched, second=state, head=row.head, heads=3)
             expected = metric(with_states(model, layer, CLEAN, change)) - base
             assert row.effect == pytest.approx(float(expected.mean()), abs=1e-5)
 
@@ -192,10 +192,10 @@ def test_a_small_edit_has_the_effect_that_the_gradient_estimates():
     assert table.agreement > 0.95
     assert "rank correlation" in str(table)
     assert all(row.run == pytest.approx(row.effect, abs=2e-5) for row in table)
-    with torch.no_grad(), regard.watch(model, values=True) as other:
+    with torch.no_grad(), regard.watch(model, values=True) as edited_run:
         model(TOKENS)
     unchanged = regard.effects(
-        model, TOKENS, metrics.LogProbability(4), edit=From(other), method="gradient"
+        model, TOKENS, metrics.LogProbability(4), edit=From(edited_run), method="gradient"
     )
     assert unchanged.array().abs().max() < 1e-6
 
@@ -227,11 +227,11 @@ def test_the_table_sorts_and_shows_itself(tmp_path):
 
 
 def test_progress_is_a_function_of_what_is_done():
-    told = []
+    messages = []
     regard.effects(
-        gpt2(), TOKENS, mean, progress=lambda finished, total: told.append((finished, total))
+        gpt2(), TOKENS, mean, progress=lambda finished, total: messages.append((finished, total))
     )
-    assert told[-1] == (6, 6)
+    assert messages[-1] == (6, 6)
 
 
 def test_metrics_are_those_of_their_definitions():
@@ -244,10 +244,10 @@ def test_metrics_are_those_of_their_definitions():
         [log[:, at - 1].gather(1, tokens[:, [at]])[:, 0] for at in (2, 3, 4)]
     ).mean(0)
     torch.testing.assert_close(metrics.Loss(tokens, slice(2, None))(logits), expected)
-    other = torch.randn(2, 5, 11)
-    divergence = metrics.Divergence(None).beside(logits)(other)
+    second_tensor = torch.randn(2, 5, 11)
+    divergence = metrics.Divergence(None).beside(logits)(second_tensor)
     expected = torch.nn.functional.kl_div(
-        other.log_softmax(-1), log, log_target=True, reduction="none"
+        second_tensor.log_softmax(-1), log, log_target=True, reduction="none"
     )
     torch.testing.assert_close(divergence, expected.sum(-1).mean(-1))
 

@@ -6,7 +6,7 @@ import functools
 
 import pytest
 import torch
-from tests.watching.cases import CLOSE, Fused, by_hand, operators, shut
+from tests.watching.cases import CLOSE, Fused, by_hand, masked, operators
 from torch.nn import functional as F
 from torch.nn.attention import flex_attention as flex
 
@@ -27,40 +27,42 @@ def pair() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("how", "added"),
+    ("options", "added"),
     [
         ({}, torch.zeros(())),
         ({"scale": 0.3}, torch.zeros(())),
-        ({"attn_mask": OPEN}, shut(OPEN)),
-        ({"attn_mask": shut(OPEN)}, shut(OPEN)),
-        ({"attn_mask": torch.where(OPEN, 0.0, LOWEST)}, shut(OPEN)),
+        ({"attn_mask": OPEN}, masked(OPEN)),
+        ({"attn_mask": masked(OPEN)}, masked(OPEN)),
+        ({"attn_mask": torch.where(OPEN, 0.0, LOWEST)}, masked(OPEN)),
         ({"attn_mask": SLOPE}, SLOPE),
-        ({"is_causal": True}, shut(torch.ones(5, 6).tril().bool())),
+        ({"is_causal": True}, masked(torch.ones(5, 6).tril().bool())),
     ],
     ids=["plain", "scale", "boolean", "infinite", "lowest", "slope", "causal"],
 )
-def test_fused_attention_runs_as_it_does_unwatched(pair, how, added):
+def test_fused_attention_runs_as_it_does_unwatched(pair, options, added):
     query, key = pair
     model = Fused()
-    plain, before = operators(lambda: model(query, key, **how))
-    with regard.watch(model) as seen:
-        watched, during = operators(lambda: model(query, key, **how))
-    assert during == before
-    assert any("scaled_dot_product" in name for name in before)
+    plain, operators_before = operators(lambda: model(query, key, **options))
+    with regard.watch(model) as attentions:
+        watched, during = operators(lambda: model(query, key, **options))
+    assert during == operators_before
+    assert any("scaled_dot_product" in name for name in operators_before)
     assert torch.equal(watched, plain)
-    expected = by_hand(query, key, added, how.get("scale"))
-    (name,) = seen  # 5 queries and 6 keys are of two sequences, but for the causal ones
-    torch.testing.assert_close(seen[name].weights(), expected, **CLOSE)
-    assert (name, seen.kind(name)) == (("self", "causal") if "is_causal" in how else ("cross",) * 2)
+    expected = by_hand(query, key, added, options.get("scale"))
+    (name,) = attentions  # 5 queries and 6 keys are of two sequences, but for the causal ones
+    torch.testing.assert_close(attentions[name].weights(), expected, **CLOSE)
+    assert (name, attentions.kind(name)) == (
+        ("self", "causal") if "is_causal" in options else ("cross",) * 2
+    )
 
 
 def test_grouped_heads_are_seen_as_heads(pair):
     query, key = pair
     model = Fused()
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model(query, key[:, :2], enable_gqa=True)
-    torch.testing.assert_close(seen["cross"].weights(), by_hand(query, key[:, :2]), **CLOSE)
-    assert seen.parts("cross").key.shape[1] == 2
+    torch.testing.assert_close(attentions["cross"].weights(), by_hand(query, key[:, :2]), **CLOSE)
+    assert attentions.parts("cross").key.shape[1] == 2
 
 
 @pytest.mark.parametrize("score", [None, "additive"])
@@ -71,17 +73,17 @@ def test_grouped_heads_of_our_own_are_heads(score, padded):
     model, x = torch.nn.Sequential(attention), torch.randn(3, 5, 8)
     mask = regard.masks.padding([5, 2, 4]) if padded else None
     _, expected = attention.read(x, mask=mask)
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         attention(x, mask=mask)
-    (name,) = seen
-    assert seen[name].shape == (3, 6, 5, 5)
-    torch.testing.assert_close(seen[name].weights(), expected.weights(), **CLOSE)
-    assert [head.head for head in seen.table()] == list(range(6))
-    assert seen.parts(name).key.shape == (3, 2, 5, 4)
+    (name,) = attentions
+    assert attentions[name].shape == (3, 6, 5, 5)
+    torch.testing.assert_close(attentions[name].weights(), expected.weights(), **CLOSE)
+    assert [head.head for head in attentions.table()] == list(range(6))
+    assert attentions.parts(name).key.shape == (3, 2, 5, 4)
     if not padded:
-        with regard.watch(model, heads=[4, 1]) as some:
+        with regard.watch(model, heads=[4, 1]) as selected:
             attention(x)
-        torch.testing.assert_close(some[name].weights(), expected.weights()[:, [4, 1]], **CLOSE)
+        torch.testing.assert_close(selected[name].weights(), expected.weights()[:, [4, 1]], **CLOSE)
 
 
 def test_a_row_shut_by_lowest_numbers_is_read_evenly_as_the_model_does(pair):
@@ -89,9 +91,9 @@ def test_a_row_shut_by_lowest_numbers_is_read_evenly_as_the_model_does(pair):
     closed = torch.zeros(5, 6)
     closed[2] = LOWEST
     model = Fused()
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model(query, key, attn_mask=closed)
-    torch.testing.assert_close(seen["cross"].weights()[:, :, 2], torch.full((2, 4, 6), 1 / 6))
+    torch.testing.assert_close(attentions["cross"].weights()[:, :, 2], torch.full((2, 4, 6), 1 / 6))
 
 
 def test_a_function_held_by_another_name_is_heard_where_modules_and_parts_hold_it(pair):
@@ -104,9 +106,9 @@ def test_a_function_held_by_another_name_is_heard_where_modules_and_parts_hold_i
             return self.function(query, key, key) + ORIGINAL(query, key, key)
 
     model = Holding()
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model(*pair)
-    assert len(seen) == 2
+    assert len(attentions) == 2
     assert model.function is ORIGINAL is F.scaled_dot_product_attention
 
 
@@ -126,45 +128,45 @@ def test_flex_attention_with_a_score_and_a_mask_of_positions(pair):
 
     rows, columns = torch.arange(5)[:, None], torch.arange(6)
     heads = torch.arange(4)[:, None, None]
-    added = slopes[:, None, None] * (columns - rows) + shut((rows >= columns) | (heads == 3))
+    added = slopes[:, None, None] * (columns - rows) + masked((rows >= columns) | (heads == 3))
     block = flex.create_block_mask(mask, 2, 4, 5, 6, device="cpu")
     model = Flex()
     plain = model(query, key, score_mod=score, block_mask=block, scale=0.4)
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         watched = model(query, key, score_mod=score, block_mask=block, scale=0.4)
     assert torch.equal(watched, plain)
     expected = by_hand(query, key, added, 0.4)
-    torch.testing.assert_close(seen["self"].weights(), expected, **CLOSE)
+    torch.testing.assert_close(attentions["self"].weights(), expected, **CLOSE)
     torch.testing.assert_close(expected @ key, plain, atol=1e-5, rtol=1e-5)
-    with regard.watch(model, heads=[3, 1], rows=slice(1, 4)) as seen:
+    with regard.watch(model, heads=[3, 1], rows=slice(1, 4)) as attentions:
         model(query, key[:, :2], score_mod=score, block_mask=block, scale=0.4, enable_gqa=True)
-    part = by_hand(query, key[:, :2], added, 0.4)[:, [3, 1], 1:4]
-    torch.testing.assert_close(seen["self"].weights(), part, **CLOSE)
+    expected_weights = by_hand(query, key[:, :2], added, 0.4)[:, [3, 1], 1:4]
+    torch.testing.assert_close(attentions["self"].weights(), expected_weights, **CLOSE)
 
 
 @pytest.mark.parametrize("score", [None, "additive"])
 def test_our_own_attention_is_seen_with_any_score(score):
     torch.manual_seed(1)
-    made = None if score is None else Additive(4, 4, 6, heads=2)
-    model = regard.MultiHeadAttention(8, heads=2, score=made)
+    additive_score = None if score is None else Additive(4, 4, 6, heads=2)
+    model = regard.MultiHeadAttention(8, heads=2, score=additive_score)
     x = torch.randn(3, 5, 8)
     mask = regard.masks.causal(align="start")
     expected = model.read(x, mask=mask)[1].weights().detach()
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model(x, mask=mask)
-    torch.testing.assert_close(seen["self"].weights().detach(), expected, **CLOSE)
-    assert seen.kind("self") == "causal"
-    with regard.watch(model, heads=[1]) as seen:
+    torch.testing.assert_close(attentions["self"].weights().detach(), expected, **CLOSE)
+    assert attentions.kind("self") == "causal"
+    with regard.watch(model, heads=[1]) as attentions:
         model(x, mask=mask)
-    torch.testing.assert_close(seen["self"].weights().detach(), expected[:, 1:], **CLOSE)
+    torch.testing.assert_close(attentions["self"].weights().detach(), expected[:, 1:], **CLOSE)
 
 
 class ByHand(torch.nn.Module):
     """Attention as people write it, with and without the one line that tells of it."""
 
-    def __init__(self, tells: bool) -> None:
+    def __init__(self, is_declared: bool) -> None:
         super().__init__()
-        self.tells = tells
+        self.tells = is_declared
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.tells:
@@ -177,9 +179,9 @@ class ByHand(torch.nn.Module):
 def test_an_attention_by_hand_is_seen_where_it_is_declared():
     x = torch.randn(2, 3, 6, 4)
     model = ByHand(True)
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         output = model(x)
-    torch.testing.assert_close(seen["self"].weights() @ x, output, **CLOSE)
+    torch.testing.assert_close(attentions["self"].weights() @ x, output, **CLOSE)
     assert torch.equal(ByHand(True)(x), output)  # and says nothing where nobody watches
 
 
@@ -187,33 +189,35 @@ def test_gradients_of_looks_reach_the_model_where_they_are_asked_for():
     torch.manual_seed(2)
     model = torch.nn.MultiheadAttention(8, 2, batch_first=True)
     x = torch.randn(1, 5, 8)
-    with regard.watch(model, gradients=True) as seen:
+    with regard.watch(model, gradients=True) as attentions:
         model(x, x, x, need_weights=False)
-    seen["self"].entropy().mean().backward()
+    attentions["self"].entropy().mean().backward()
     assert model.in_proj_weight.grad[:16].abs().sum() > 0
     assert model.in_proj_weight.grad[16:].abs().sum() == 0  # values have no part in it
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model(x, x, x, need_weights=False)
-    assert not seen["self"].entropy().requires_grad
+    assert not attentions["self"].entropy().requires_grad
 
 
 def test_what_is_out_of_reach_is_named():
-    held = functools.partial(ORIGINAL)  # a name that no module and no part of the model holds
+    hidden_function = functools.partial(
+        ORIGINAL
+    )  # a name that no module and no part of the model holds
 
     class LinearAttention(torch.nn.Module):
         def forward(self, x):
-            return held(x, x, x)
+            return hidden_function(x, x, x)
 
     model = torch.nn.Sequential(LinearAttention(), Fusing())
     with (
         pytest.warns(RuntimeWarning, match=r"0: computes attention in its own code"),
-        regard.watch(model) as seen,
+        regard.watch(model) as attentions,
     ):
         model(torch.randn(1, 2, 5, 4))
-    assert list(seen) == ["layer.1.self"]
-    assert "declare" in seen.unseen["0"]
+    assert list(attentions) == ["layer.1.self"]
+    assert "declare" in attentions.unseen["0"]
     with pytest.raises(regard.WatchError, match="was not seen"):
-        seen["0"]
+        attentions["0"]
 
 
 class Fusing(torch.nn.Module):

@@ -26,14 +26,14 @@ TOLD = {"max_new_tokens": 5, "min_new_tokens": 5, "do_sample": False}
 
 def bert(implementation):
     settings = transformers.BertConfig(**SIZES, attn_implementation=implementation)
-    return made(transformers.BertModel, settings)
+    return built_model(transformers.BertModel, settings)
 
 
 def llama(implementation):
     settings = transformers.LlamaConfig(
         **SIZES, num_key_value_heads=2, eos_token_id=None, attn_implementation=implementation
     )
-    return made(transformers.LlamaForCausalLM, settings)
+    return built_model(transformers.LlamaForCausalLM, settings)
 
 
 def gemma(implementation):
@@ -47,7 +47,7 @@ def gemma(implementation):
         eos_token_id=None,
         attn_implementation=implementation,
     )
-    return made(transformers.Gemma2ForCausalLM, settings)
+    return built_model(transformers.Gemma2ForCausalLM, settings)
 
 
 def marian(implementation):
@@ -66,10 +66,10 @@ def marian(implementation):
         forced_eos_token_id=None,
         attn_implementation=implementation,
     )
-    return made(transformers.MarianMTModel, settings)
+    return built_model(transformers.MarianMTModel, settings)
 
 
-def made(kind, settings):
+def built_model(kind, settings):
     torch.manual_seed(1)
     return kind(settings).eval()
 
@@ -94,14 +94,14 @@ def test_every_implementation_is_seen_and_computes_what_it_did(make, implementat
     # What is compiled for flex attention is not what is tested here, and takes a minute.
     with torch.no_grad(), torch.compiler.set_stance("force_eager"):
         plain = model(TOKENS, attention_mask=MASK)[0]
-        with regard.watch(model) as seen:
+        with regard.watch(model) as attentions:
             watched = model(TOKENS, attention_mask=MASK)[0]
     assert torch.equal(watched, plain)
-    assert seen.unseen == {}
+    assert attentions.unseen == {}
     expected = eager_weights(make, TOKENS, MASK).attentions
-    for (name, look), weights in zip(seen.items(), expected, strict=True):
+    for (name, look), weights in zip(attentions.items(), expected, strict=True):
         assert_rows(look.weights(), weights, MASK)
-        assert seen.kind(name) == ("self" if make is bert else "causal")
+        assert attentions.kind(name) == ("self" if make is bert else "causal")
 
 
 @pytest.mark.parametrize(
@@ -110,25 +110,25 @@ def test_every_implementation_is_seen_and_computes_what_it_did(make, implementat
 def test_generated_tokens_are_the_rows_of_one_look(make, implementation):
     model = make(implementation)
     plain = model.generate(TOKENS, attention_mask=LEFT, **TOLD)
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         watched = model.generate(TOKENS, attention_mask=LEFT, **TOLD)
     assert torch.equal(watched, plain)
     mask = torch.cat([LEFT, LEFT.new_ones(2, 4)], 1)
     expected = eager_weights(make, plain[:, :-1], mask).attentions
     for layer, weights in enumerate(expected):
         name = f"layer.{layer}.self"
-        assert [step.of for step in seen.steps(name)] == ["call", "tokens"]
-        assert_rows(seen[name, 0].weights(), weights[:, :, :9], LEFT)
-        assert seen[name].shape == (2, 4, 4, 13)
-        torch.testing.assert_close(seen[name].weights(), weights[:, :, 9:], **CLOSE)
-        assert seen.kind(name) == "causal"
+        assert [step.of for step in attentions.steps(name)] == ["call", "tokens"]
+        assert_rows(attentions[name, 0].weights(), weights[:, :, :9], LEFT)
+        assert attentions[name].shape == (2, 4, 4, 13)
+        torch.testing.assert_close(attentions[name].weights(), weights[:, :, 9:], **CLOSE)
+        assert attentions.kind(name) == "causal"
 
 
 def test_a_beam_search_is_followed_back_to_what_each_beam_read():
     model = llama("sdpa")
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model.generate(TOKENS, attention_mask=LEFT, num_beams=3, **TOLD)
-    grouped = {name: seen[name].weights() for name in seen}
+    grouped = {name: attentions[name].weights() for name in attentions}
     with regard.watch(model, group=False, copy=True) as steps:
         model.generate(TOKENS, attention_mask=LEFT, num_beams=3, **TOLD)
     for name, weights in grouped.items():
@@ -143,13 +143,13 @@ def test_a_beam_search_is_followed_back_to_what_each_beam_read():
 
 def test_a_cache_that_is_filled_in_place():
     model = llama("sdpa")
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model.generate(TOKENS, attention_mask=LEFT, **TOLD)
     with regard.watch(model) as static:
         model.generate(TOKENS, attention_mask=LEFT, cache_implementation="static", **TOLD)
-    for name in seen:
+    for name in attentions:
         weights = static[name].weights()
-        torch.testing.assert_close(weights[..., :13], seen[name].weights(), **CLOSE)
+        torch.testing.assert_close(weights[..., :13], attentions[name].weights(), **CLOSE)
         assert not weights[..., 13:].any()
         with pytest.raises(regard.WatchError, match="copy=True"):
             static[name, 0].entropy()
@@ -157,21 +157,21 @@ def test_a_cache_that_is_filled_in_place():
 
 def test_an_encoder_and_a_decoder_that_generates():
     model = marian("sdpa")
-    told = {"attention_mask": MASK, **TOLD}
-    with regard.watch(model) as seen:
-        written = model.generate(TOKENS, **told)
-    expected = eager_weights(marian, TOKENS, MASK, decoder_input_ids=written[:, :-1])
+    generation_options = {"attention_mask": MASK, **TOLD}
+    with regard.watch(model) as attentions:
+        generated = model.generate(TOKENS, **generation_options)
+    expected = eager_weights(marian, TOKENS, MASK, decoder_input_ids=generated[:, :-1])
     for layer in range(2):
         name = f"encoder.{layer}.self"
-        assert_rows(seen[name].weights(), expected.encoder_attentions[layer], MASK)
+        assert_rows(attentions[name].weights(), expected.encoder_attentions[layer], MASK)
         for kind, weights in (
             ("cross", expected.cross_attentions),
             ("self", expected.decoder_attentions),
         ):
-            look = seen[f"decoder.{layer}.{kind}"]
+            look = attentions[f"decoder.{layer}.{kind}"]
             torch.testing.assert_close(look.weights(), weights[layer], **CLOSE)
-    assert seen.kind("decoder.0.cross") == "cross"
-    assert seen["decoder.1.cross"].top(5)[1].shape == (2, 4, 5, 5)
+    assert attentions.kind("decoder.0.cross") == "cross"
+    assert attentions["decoder.1.cross"].top(5)[1].shape == (2, 4, 5, 5)
 
 
 def test_relative_positions_are_biases():
@@ -180,18 +180,20 @@ def test_relative_positions_are_biases():
     )
     for implementation in ("eager", "sdpa"):
         settings._attn_implementation = implementation
-        model = made(transformers.T5EncoderModel, settings)
-        with torch.no_grad(), regard.watch(model) as seen:
+        model = built_model(transformers.T5EncoderModel, settings)
+        with torch.no_grad(), regard.watch(model) as attentions:
             model(TOKENS, attention_mask=MASK)
-        weights = [seen[name].weights() for name in seen]
+        weights = [attentions[name].weights() for name in attentions]
         if implementation == "eager":
             expected = weights
-            parts = seen.parts(next(iter(seen)))
+            kept_tensors = attentions.parts(next(iter(attentions)))
             torch.testing.assert_close(
-                weights[0], by_hand(parts.query, parts.key, parts.bias, 1.0), **CLOSE
+                weights[0],
+                by_hand(kept_tensors.query, kept_tensors.key, kept_tensors.bias, 1.0),
+                **CLOSE,
             )
-    for one, other in zip(weights, expected, strict=True):
-        assert_rows(one, other, MASK)
+    for actual, exact in zip(weights, expected, strict=True):
+        assert_rows(actual, exact, MASK)
 
 
 def test_attentions_have_the_same_names_in_every_model_with_an_encoder_and_a_decoder():
@@ -201,12 +203,12 @@ def test_attentions_have_the_same_names_in_every_model_with_an_encoder_and_a_dec
     two = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
     for model in (
         marian("sdpa"),
-        made(transformers.T5ForConditionalGeneration, t5),
-        made(transformers.EncoderDecoderModel, two),
+        built_model(transformers.T5ForConditionalGeneration, t5),
+        built_model(transformers.EncoderDecoderModel, two),
     ):
-        with torch.no_grad(), regard.watch(model) as seen:
+        with torch.no_grad(), regard.watch(model) as attentions:
             model(input_ids=TOKENS, decoder_input_ids=TOKENS[:, :7])
-        assert {name: seen.kind(name) for name in seen} == {
+        assert {name: attentions.kind(name) for name in attentions} == {
             "encoder.0.self": "self",
             "encoder.1.self": "self",
             "decoder.0.self": "causal",
@@ -226,12 +228,12 @@ def test_sinks_take_their_share():
         sliding_window=4,
         attn_implementation="eager",
     )
-    model = made(transformers.GptOssForCausalLM, settings)
+    model = built_model(transformers.GptOssForCausalLM, settings)
     for layer in model.model.layers:
         torch.nn.init.normal_(layer.self_attn.sinks)
-    with torch.no_grad(), regard.watch(model, heads=[2, 0]) as seen:
+    with torch.no_grad(), regard.watch(model, heads=[2, 0]) as attentions:
         expected = model(TOKENS, output_attentions=True).attentions
-    for look, weights in zip(seen.values(), expected, strict=True):
+    for look, weights in zip(attentions.values(), expected, strict=True):
         torch.testing.assert_close(look.weights(), weights[:, [2, 0]], **CLOSE)
         assert (look.weights().sum(-1) < 0.999).all()
 
@@ -242,10 +244,10 @@ def test_a_kernel_that_does_not_say_what_it_reads_is_named():
 
     transformers.AttentionInterface.register("opaque", opaque)
     model = llama("opaque")
-    with pytest.warns(RuntimeWarning, match="'opaque'"), regard.watch(model) as seen:
+    with pytest.warns(RuntimeWarning, match="'opaque'"), regard.watch(model) as attentions:
         model(TOKENS)
     with pytest.raises(regard.WatchError, match=r"seen no attention.*'opaque'"):
-        list(seen)
+        list(attentions)
 
 
 def test_a_model_with_weights_of_its_own_kind_is_refused(monkeypatch):
@@ -258,7 +260,7 @@ def test_a_model_with_weights_of_its_own_kind_is_refused(monkeypatch):
 
     monkeypatch.setattr(modeling_bert, "eager_attention_forward", sharper)
     model = bert("eager")
-    with torch.no_grad(), regard.watch(model) as seen:
+    with torch.no_grad(), regard.watch(model) as attentions:
         model(TOKENS)
     with pytest.raises(regard.WatchError, match="computes its weights in an unknown way"):
-        seen["encoder.0.self"]
+        attentions["encoder.0.self"]

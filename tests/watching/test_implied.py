@@ -7,7 +7,15 @@ from functools import partial
 import pytest
 import torch
 from tests.watching.cases import CLOSE, by_hand
-from tests.watching.test_huggingface import LEFT, MASK, SIZES, TOKENS, TOLD, assert_rows, made
+from tests.watching.test_huggingface import (
+    LEFT,
+    MASK,
+    SIZES,
+    TOKENS,
+    TOLD,
+    assert_rows,
+    built_model,
+)
 
 import regard
 
@@ -97,14 +105,14 @@ def register(name, function, mask=None):
 
 def bert(implementation):
     settings = transformers.BertConfig(**SIZES, attn_implementation=implementation)
-    return made(transformers.BertModel, settings)
+    return built_model(transformers.BertModel, settings)
 
 
 def llama(implementation):
     settings = transformers.LlamaConfig(
         **SIZES, num_key_value_heads=2, eos_token_id=None, attn_implementation=implementation
     )
-    return made(transformers.LlamaForCausalLM, settings)
+    return built_model(transformers.LlamaForCausalLM, settings)
 
 
 def gemma(implementation):
@@ -119,7 +127,7 @@ def gemma(implementation):
         eos_token_id=None,
         attn_implementation=implementation,
     )
-    return made(transformers.Gemma2ForCausalLM, settings)
+    return built_model(transformers.Gemma2ForCausalLM, settings)
 
 
 def modern(implementation):
@@ -131,7 +139,7 @@ def modern(implementation):
         global_attn_every_n_layers=2,
         attn_implementation=implementation,
     )
-    return made(transformers.ModernBertModel, settings)
+    return built_model(transformers.ModernBertModel, settings)
 
 
 def gpt_oss(implementation):
@@ -145,7 +153,7 @@ def gpt_oss(implementation):
         sliding_window=4,
         attn_implementation=implementation,
     )
-    model = made(transformers.GptOssForCausalLM, settings)
+    model = built_model(transformers.GptOssForCausalLM, settings)
     for layer in model.model.layers:
         torch.nn.init.normal_(layer.self_attn.sinks, generator=torch.Generator().manual_seed(0))
     return model

@@ -22,42 +22,44 @@ def keras(tmp_path_factory) -> ModuleType:
         return pytest.importorskip("keras")
 
 
-def watched(model, given):
+def watched(model, inputs):
     """What a watch saw of a run, whose outputs are those of an unwatched one to the bit."""
-    expected = model(given)
-    with warnings.catch_warnings(record=True) as told:
+    expected = model(inputs)
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
-        with regard.watch(model) as seen:
-            assert torch.equal(model(given), expected)
-    return seen, [str(each.message) for each in told if each.category is RuntimeWarning]
+        with regard.watch(model) as attentions:
+            assert torch.equal(model(inputs), expected)
+    return attentions, [
+        str(each.message) for each in caught_warnings if each.category is RuntimeWarning
+    ]
 
 
 def test_the_attentions_of_a_functional_model_are_told_apart(keras):
     layers = keras.layers
     x, memory = layers.Input((6, 8)), layers.Input((4, 8))
-    own = layers.MultiHeadAttention(2, 4, name="own")(x, x, use_causal_mask=True)
-    across = layers.MultiHeadAttention(2, 4, name="across")(own, memory)
-    seen, told = watched(keras.Model([x, memory], across), [X, MEMORY])
-    assert not told
-    assert {name: (seen.kind(name), seen[name].shape) for name in seen} == {
+    self_attention = layers.MultiHeadAttention(2, 4, name="own")(x, x, use_causal_mask=True)
+    across = layers.MultiHeadAttention(2, 4, name="across")(self_attention, memory)
+    attentions, messages = watched(keras.Model([x, memory], across), [X, MEMORY])
+    assert not messages
+    assert {name: (attentions.kind(name), attentions[name].shape) for name in attentions} == {
         "own.self": ("causal", (2, 2, 6, 6)),
         "across.cross": ("cross", (2, 2, 6, 4)),
     }
-    assert len(seen.table()) == 4
+    assert len(attentions.table()) == 4
 
 
 def test_attentions_that_cannot_be_seen_are_listed_by_name(keras):
     layers = keras.layers
     x, memory = layers.Input((6, 8)), layers.Input((4, 8))
-    first = layers.Attention(name="first")([x, memory])
-    second = layers.AdditiveAttention(name="second")([first, memory])
+    first_layer = layers.Attention(name="first")([x, memory])
+    second = layers.AdditiveAttention(name="second")([first_layer, memory])
     scored, _ = layers.MultiHeadAttention(2, 4, name="third")(
         second, memory, return_attention_scores=True
     )
-    seen, told = watched(keras.Model([x, memory], scored), [X, MEMORY])
-    assert list(seen.unseen) == ["first", "second", "third"]
-    assert all("regard.declare" in why for why in seen.unseen.values())
-    assert len(told) == 1
+    attentions, messages = watched(keras.Model([x, memory], scored), [X, MEMORY])
+    assert list(attentions.unseen) == ["first", "second", "third"]
+    assert all("regard.declare" in why for why in attentions.unseen.values())
+    assert len(messages) == 1
 
 
 def test_layers_in_a_list_and_in_a_sequential_model_have_names(keras):
@@ -77,6 +79,6 @@ def test_layers_in_a_list_and_in_a_sequential_model_have_names(keras):
                 x = block(x, x)
             return x
 
-    seen, told = watched(keras.Sequential([layers.Input((6, 8)), Blocks()]), X)
-    assert list(seen) == ["layer.0.self", "layer.1.self"]
-    assert not told
+    attentions, messages = watched(keras.Sequential([layers.Input((6, 8)), Blocks()]), X)
+    assert list(attentions) == ["layer.0.self", "layer.1.self"]
+    assert not messages

@@ -46,21 +46,21 @@ def source():
 
 
 def watched(model, *arguments, **how):
-    with torch.no_grad(), regard.watch(model) as seen:
+    with torch.no_grad(), regard.watch(model) as attentions:
         model(*arguments, **how)
-    return seen
+    return attentions
 
 
 @pytest.mark.parametrize("score", SCORES.values(), ids=SCORES)
 @pytest.mark.parametrize("mask", [None, regard.masks.padding(LENGTHS)], ids=["all", "padding"])
 def test_the_steps_of_a_loop_are_the_rows_of_one_look(source, score, mask):
     model = Decoder(score)
-    seen = watched(model, source, mask=mask)
-    assert (list(seen), seen.kind("cross")) == (["cross"], "cross")
-    assert seen.steps("cross") == [(0, "tokens", (2, STEPS, 6))]
+    attentions = watched(model, source, mask=mask)
+    assert (list(attentions), attentions.kind("cross")) == (["cross"], "cross")
+    assert attentions.steps("cross") == [(0, "tokens", (2, STEPS, 6))]
     states = torch.stack(model.states, 1)
     expected = regard.look(states, source, score=score, mask=mask).weights()
-    torch.testing.assert_close(seen["cross"].weights(), expected, **CLOSE)
+    torch.testing.assert_close(attentions["cross"].weights(), expected, **CLOSE)
 
 
 @pytest.mark.parametrize("steps", [1, 2, STEPS])
@@ -68,9 +68,9 @@ def test_the_steps_of_a_loop_are_the_rows_of_one_look(source, score, mask):
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
 def test_a_decoder_reads_another_sequence_in_any_number_of_steps(source, steps, encodes, mode):
     model = Decoder(encodes=encodes)
-    with mode(), regard.watch(model) as seen:
+    with mode(), regard.watch(model) as attentions:
         model(source, steps)
-    assert [(name, seen.kind(name), seen[name].shape) for name in seen] == [
+    assert [(name, attentions.kind(name), attentions[name].shape) for name in attentions] == [
         ("cross", "cross", (2, steps, 6))
     ]
 
@@ -88,8 +88,8 @@ def test_each_place_in_the_code_is_an_attention_of_its_own(source):
         def read(self, query, key):
             return F.scaled_dot_product_attention(query, key, key)
 
-    seen = watched(Two(), source)
-    shapes = {name: (seen.kind(name), seen[name].shape) for name in seen}
+    attentions = watched(Two(), source)
+    shapes = {name: (attentions.kind(name), attentions[name].shape) for name in attentions}
     assert shapes == {"self": ("causal", (2, STEPS, STEPS)), "#1.cross": ("cross", (2, STEPS, 6))}
 
 
@@ -104,9 +104,9 @@ def test_the_layers_of_a_loop_stay_apart(source):
                 x = x + F.scaled_dot_product_attention(x[:, -1:] @ query, x @ key, x)
             return x
 
-    seen = watched(Layers(), source)
-    assert len(seen) == 3
-    assert {seen[name].shape for name in seen} == {(2, 1, 6)}
+    attentions = watched(Layers(), source)
+    assert len(attentions) == 3
+    assert {attentions[name].shape for name in attentions} == {(2, 1, 6)}
 
 
 def test_steps_with_another_score_stay_apart(source):
@@ -115,17 +115,17 @@ def test_steps_with_another_score_stay_apart(source):
             for scale in (0.5, 0.5, 2.0):
                 F.scaled_dot_product_attention(states, source, source, scale=scale)
 
-    seen = watched(Warming(), source[:, :1], source + 1)
-    assert [step.shape for step in seen.steps("cross")] == [(2, 2, 6), (2, 1, 6)]
+    attentions = watched(Warming(), source[:, :1], source + 1)
+    assert [step.shape for step in attentions.steps("cross")] == [(2, 2, 6), (2, 1, 6)]
     expected = torch.softmax(2.0 * source[:, :1] @ (source + 1).mT, -1)
-    torch.testing.assert_close(seen["cross"].weights(), expected, **CLOSE)
+    torch.testing.assert_close(attentions["cross"].weights(), expected, **CLOSE)
 
 
 def test_a_change_of_a_loop_has_the_names_of_a_watch(source):
     model = Decoder()
-    with regard.change(model, {"cross": regard.edits.Scale(0.0)}) as changed:
+    with regard.change(model, {"cross": regard.edits.Scale(0.0)}) as edits:
         model(source)
-    assert changed.weights("cross").shape[-2:] == (STEPS, 6)
+    assert edits.weights("cross").shape[-2:] == (STEPS, 6)
     with pytest.raises(regard.WatchError, match="no attention matched"):  # noqa: SIM117
         with regard.change(model, {"self": regard.edits.Scale(0.0)}):
             model(source)

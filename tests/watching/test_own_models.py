@@ -14,23 +14,23 @@ WHOLE = {
 }
 
 
-def found(model):
+def searched(model):
     return [one[0].tokens for one in beam(model, source(), LENGTHS, size=2, max_length=5)]
 
 
 def test_a_search_is_seen_and_finds_the_same():
     model = small()
-    unwatched = found(model)
-    with regard.watch(model) as seen:
-        assert found(model) == unwatched
-    assert set(seen) == WHOLE
-    assert not seen.unseen
+    unwatched = searched(model)
+    with regard.watch(model) as attentions:
+        assert searched(model) == unwatched
+    assert set(attentions) == WHOLE
+    assert not attentions.unseen
 
 
 def test_a_training_pass_is_seen():
     model, target = small(), source()
-    given = source(), LENGTHS, target
-    unwatched = model.hidden(*given)
-    with regard.watch(model) as seen:
-        torch.testing.assert_close(model.hidden(*given), unwatched, atol=2e-5, rtol=2e-5)
-    assert set(seen) == WHOLE
+    inputs = source(), LENGTHS, target
+    unwatched = model.hidden(*inputs)
+    with regard.watch(model) as attentions:
+        torch.testing.assert_close(model.hidden(*inputs), unwatched, atol=2e-5, rtol=2e-5)
+    assert set(attentions) == WHOLE

@@ -66,9 +66,9 @@ def numbers(table):
 
 
 def measured(model, *arguments, **how):
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model(*arguments, **how)
-    return seen.table()
+    return attentions.table()
 
 
 @pytest.mark.parametrize("window", [None, 3])
@@ -83,8 +83,8 @@ def test_a_causal_batch_is_measured_like_its_sequences(model, sequences, side, f
     batch, words = padded(sequences, side)
     mask = (readable(LONGEST) & words[:, None])[:, None]
     if form != "boolean":
-        shut = LOWEST if form == "lowest" else -torch.inf
-        mask = torch.zeros(mask.shape).masked_fill(~mask, shut)
+        masked_number = LOWEST if form == "lowest" else -torch.inf
+        mask = torch.zeros(mask.shape).masked_fill(~mask, masked_number)
     torch.testing.assert_close(numbers(measured(model, batch, mask=mask)), rows(alone))
 
 
@@ -104,29 +104,29 @@ def test_the_proportional_key_of_a_cross_attention_is_among_the_words(model, seq
         for target, source in zip(tokens, sequences, strict=True)
     ]
     batch, words = padded(sequences, side)
-    found = measured(model, tokens, source=batch, mask=words[:, None, None])
-    assert {head.kind for head in found} == {"cross"}
+    measures = measured(model, tokens, source=batch, mask=words[:, None, None])
+    assert {head.kind for head in measures} == {"cross"}
     columns = [0, 2, 3] if side == "left" else [0, 1, 2, 3]  # entropy, sink, diagonal, previous
-    torch.testing.assert_close(numbers(found)[:, columns], rows(alone, [1, 1, 1])[:, columns])
+    torch.testing.assert_close(numbers(measures)[:, columns], rows(alone, [1, 1, 1])[:, columns])
 
 
 def test_a_row_that_no_row_reads_counts_where_the_mask_hides_the_diagonal(model):
     tokens = torch.randint(1, 6, (1, 6))
     strict = torch.ones(6, 6, dtype=torch.bool).tril(-1)
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model(tokens, mask=strict)
-    weights = seen["attention.self"].weights()[0, :, 1:]
+    weights = attentions["attention.self"].weights()[0, :, 1:]
     expected = torch.special.entr(weights).sum(-1).mean(-1)
-    torch.testing.assert_close(numbers(seen.table())[:, 0], expected)
-    assert seen.table().heads[0].sink == pytest.approx(weights[0, :, 0].mean().item())
+    torch.testing.assert_close(numbers(attentions.table())[:, 0], expected)
+    assert attentions.table().heads[0].sink == pytest.approx(weights[0, :, 0].mean().item())
 
 
 def test_the_first_key_of_kept_rows_in_a_window_is_not_that_of_the_window(model):
     tokens = torch.randint(1, 6, (1, 9))
     window = torch.ones(9, 9, dtype=torch.bool).tril().triu(-2)
-    with regard.watch(model, rows=slice(5, 9)) as seen:
+    with regard.watch(model, rows=slice(5, 9)) as attentions:
         model(tokens, mask=window)
-    assert [head.sink for head in seen.table()] == [0, 0]
+    assert [head.sink for head in attentions.table()] == [0, 0]
 
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
@@ -140,9 +140,9 @@ def test_generation_from_a_padded_prompt_is_measured_like_from_the_prompt(implem
     prompt = torch.randint(1, 20, (1, 5))
 
     def tables(tokens, mask):
-        with torch.no_grad(), regard.watch(model) as seen:
+        with torch.no_grad(), regard.watch(model) as attentions:
             model.generate(tokens, attention_mask=mask, max_new_tokens=4, pad_token_id=0)
-        return numbers(seen.table())[:, :7]
+        return numbers(attentions.table())[:, :7]
 
     alone = tables(prompt, torch.ones_like(prompt))
     batch = torch.nn.functional.pad(prompt, (4, 0))
@@ -152,11 +152,11 @@ def test_generation_from_a_padded_prompt_is_measured_like_from_the_prompt(implem
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_an_explorer_measures_the_words_of_an_entry(model, sequences, side):
     batch, words = padded(sequences, side)
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model(batch, mask=words[:, None, None])
     for entry, sequence in enumerate(sequences):
         (sink,) = (
             each["measures"]["sink"]
-            for each in Bundle(pack(seen.scene(entry=entry))).header["attentions"]
+            for each in Bundle(pack(attentions.scene(entry=entry))).header["attentions"]
         )
         assert sink == pytest.approx([head.sink for head in measured(model, sequence)], rel=1e-4)

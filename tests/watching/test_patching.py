@@ -22,7 +22,7 @@ CASES = {
 }
 
 
-def first(output):
+def first_tensor(output):
     return output if isinstance(output, torch.Tensor) else output[0]
 
 
@@ -30,26 +30,26 @@ def first(output):
 def with_states(model, layer, tokens, change):
     """The output of a model whose output projection reads changed states, by a plain hook."""
     handle = layer.register_forward_pre_hook(lambda _, read: (change(read[0]),))
-    output = first(model(tokens))
+    output = first_tensor(model(tokens))
     handle.remove()
     return output
 
 
 @torch.no_grad()
 def states_of(model, layer, tokens):
-    kept = []
-    with_states(model, layer, tokens, lambda states: kept.append(states) or states)
-    return kept[-1]
+    items = []
+    with_states(model, layer, tokens, lambda states: items.append(states) or states)
+    return items[-1]
 
 
-def patched(states, other, head, heads, rows=slice(None)):
-    states, other = (each.unflatten(-1, (heads, -1)).clone() for each in (states, other))
-    states[:, rows, head] = other.expand_as(states)[:, rows, head]
+def patched(states, second, head, heads, rows=slice(None)):
+    states, second = (each.unflatten(-1, (heads, -1)).clone() for each in (states, second))
+    states[:, rows, head] = second.expand_as(states)[:, rows, head]
     return states.flatten(-2)
 
 
-def name_of(seen):
-    return list(seen)[-1]
+def name_of(attentions):
+    return list(attentions)[-1]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -57,17 +57,25 @@ def test_outputs_of_a_head_come_from_another_run(case):
     make, layer_of, heads = CASES[case]
     model = make()
     layer = layer_of(model)
-    other = states_of(model, layer, CORRUPTED)
-    with torch.no_grad(), regard.watch(model, values=True) as seen:
+    corrupted_states = states_of(model, layer, CORRUPTED)
+    with torch.no_grad(), regard.watch(model, values=True) as attentions:
         model(CORRUPTED)
-    name = name_of(seen)
+    name = name_of(attentions)
     for head, rows in ((1, None), (2, (3, -1))):
-        chosen = slice(None) if rows is None else list(rows)
+        row_numbers = slice(None) if rows is None else list(rows)
         expected = with_states(
-            model, layer, CLEAN, partial(patched, other=other, head=head, heads=heads, rows=chosen)
+            model,
+            layer,
+            CLEAN,
+            partial(
+                patched, corrupted_states=corrupted_states, head=head, heads=heads, rows=row_numbers
+            ),
         )
-        with torch.no_grad(), regard.change(model, {name: From(seen, heads=head, queries=rows)}):
-            output = first(model(CLEAN))
+        with (
+            torch.no_grad(),
+            regard.change(model, {name: From(attentions, heads=head, queries=rows)}),
+        ):
+            output = first_tensor(model(CLEAN))
         torch.testing.assert_close(output, expected, **CLOSE)
 
 
@@ -75,56 +83,59 @@ def test_a_mean_is_of_this_run_or_of_another_over_all_or_over_the_batch():
     model = llama()
     layer = model.model.layers[1].self_attn.o_proj
     states = states_of(model, layer, TOKENS)
-    with torch.no_grad(), regard.watch(model, values=True) as seen:
+    with torch.no_grad(), regard.watch(model, values=True) as attentions:
         model(TOKENS)
     for edit, mean in (
         (Mean(heads=0), states.mean((0, 1), keepdim=True)),
         (Mean(over="batch", heads=0), states.mean(0, keepdim=True)),
-        (Mean(seen, heads=0), states.mean((0, 1), keepdim=True)),
-        (Mean(seen, over="batch", heads=0), states.mean(0, keepdim=True)),
+        (Mean(attentions, heads=0), states.mean((0, 1), keepdim=True)),
+        (Mean(attentions, over="batch", heads=0), states.mean(0, keepdim=True)),
     ):
         tokens = TOKENS if edit.seen is None else CLEAN
-        change = partial(patched, other=mean, head=0, heads=4)
+        change = partial(patched, second=mean, head=0, heads=4)
         expected = with_states(model, layer, tokens, change)
         with torch.no_grad(), regard.change(model, {"layer.1.self": edit}):
-            output = first(model(tokens))
+            output = first_tensor(model(tokens))
         torch.testing.assert_close(output, expected, **CLOSE)
 
 
 def test_weights_come_from_another_run_and_values_stay():
     model = llama()
-    with torch.no_grad(), regard.watch(model, values=True) as other:
+    with torch.no_grad(), regard.watch(model, values=True) as corrupted_run:
         model(CORRUPTED)
-    edit = From(other, replaces="weights", heads=[1])
+    edit = From(corrupted_run, replaces="weights", heads=[1])
     with (
         torch.no_grad(),
-        regard.watch(model, values=True) as seen,
-        regard.change(model, {"layer.0.self": edit}) as changed,
+        regard.watch(model, values=True) as attentions,
+        regard.change(model, {"layer.0.self": edit}) as edits,
     ):
         model(CLEAN)
-    weights = changed.weights("layer.0.self")
-    torch.testing.assert_close(weights[:, 1], other["layer.0.self"].weights()[:, 1])
-    torch.testing.assert_close(weights[:, 0], seen["layer.0.self"].weights()[:, 0], **CLOSE)
+    weights = edits.weights("layer.0.self")
+    torch.testing.assert_close(weights[:, 1], corrupted_run["layer.0.self"].weights()[:, 1])
+    torch.testing.assert_close(weights[:, 0], attentions["layer.0.self"].weights()[:, 0], **CLOSE)
 
 
 def test_aligned_places_patch_texts_of_other_lengths():
     model = gpt2()
     layer = model.transformer.h[0].attn.c_proj
     longer = torch.cat([CORRUPTED[:, :1], CORRUPTED], 1)
-    other = states_of(model, layer, longer)[:, 1:]
-    with torch.no_grad(), regard.watch(model, values=True) as seen:
+    longer_states = states_of(model, layer, longer)[:, 1:]
+    with torch.no_grad(), regard.watch(model, values=True) as attentions:
         model(longer)
     places = [-1, *range(2, 8)]
     expected = with_states(
-        model, layer, CLEAN, partial(patched, other=other, head=0, heads=3, rows=slice(1, None))
+        model,
+        layer,
+        CLEAN,
+        partial(patched, second=longer_states, head=0, heads=3, rows=slice(1, None)),
     )
-    with torch.no_grad(), regard.change(model, {"layer.0.self": From(seen, places, heads=0)}):
-        output = first(model(CLEAN))
+    with torch.no_grad(), regard.change(model, {"layer.0.self": From(attentions, places, heads=0)}):
+        output = first_tensor(model(CLEAN))
     torch.testing.assert_close(output, expected, **CLOSE)
     with (
         pytest.raises(WatchError, match="7 queries and the other 8: pass texts of the same length"),
         torch.no_grad(),
-        regard.change(model, {"layer.0.self": From(seen)}),
+        regard.change(model, {"layer.0.self": From(attentions)}),
     ):
         model(CLEAN[:, :7])
 
@@ -143,11 +154,11 @@ def test_cells_of_chosen_queries_and_keys_are_edited():
 def test_torch_attention_that_returns_weights_has_patched_outputs():
     model = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
     x, y = torch.randn(2, 1, 5, 8)
-    with torch.no_grad(), regard.watch(model, values=True) as seen:
-        other, _ = model(y, y, y)
-    with torch.no_grad(), regard.change(model, {"self": From(seen)}):
+    with torch.no_grad(), regard.watch(model, values=True) as attentions:
+        corrupted_output, _ = model(y, y, y)
+    with torch.no_grad(), regard.change(model, {"self": From(attentions)}):
         output, weights = model(x, x, x)
-    torch.testing.assert_close(output, other, **CLOSE)
+    torch.testing.assert_close(output, corrupted_output, **CLOSE)
     assert weights.shape == (1, 5, 5)
 
 

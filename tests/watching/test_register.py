@@ -53,10 +53,10 @@ def library(monkeypatch):
 def test_a_registered_function_is_seen_with_its_own_weights(library, hidden):
     register("attention_library.attention", adapter, read=read)
     model, x = Layer(), torch.randn(2, 5, 3, 4)
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         _, weights = model(x, hidden)
-    assert torch.allclose(seen["self"].weights(), weights, atol=1e-6)
-    assert seen.kind("self") == ("self" if hidden is None else "causal")
+    assert torch.allclose(attentions["self"].weights(), weights, atol=1e-6)
+    assert attentions.kind("self") == ("self" if hidden is None else "causal")
     assert library.attention is attention  # the watch ended
 
 
@@ -84,26 +84,26 @@ def test_an_adapter_whose_weights_differ_from_the_result_is_refused(library):
 
     register("attention_library.attention", halved, weights=lambda result, *_: result[1])
     model = Layer()
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model(torch.randn(1, 5, 3, 4))
     with pytest.raises(regard.WatchError, match="unknown way"):
-        seen["self"]
+        attentions["self"]
 
 
 def test_calls_that_are_no_attention_are_not_seen(library):
     register("attention_library.attention", adapter, when=lambda q, k, v, hidden=None: False)
     model = Layer()
-    with pytest.warns(RuntimeWarning, match="seen no attention"), regard.watch(model) as seen:
+    with pytest.warns(RuntimeWarning, match="seen no attention"), regard.watch(model) as attentions:
         model(torch.randn(1, 5, 3, 4))
-    assert "softmax" in seen.unseen[""]
+    assert "softmax" in attentions.unseen[""]
 
 
 def test_a_function_object_and_a_module_that_is_imported_later(library, monkeypatch):
     register(attention, adapter)
     x, model = torch.randn(1, 5, 3, 4), Layer()
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model(x)
-    assert seen["self"].shape == (1, 3, 5, 5)
+    assert attentions["self"].shape == (1, 3, 5, 5)
     register("attention_library_later.attention", adapter)  # not imported: no error
 
 
@@ -119,9 +119,9 @@ class Methodical(nn.Module):
 def test_the_method_of_a_class():
     method, model = Methodical.compute, Methodical()
     register(method, lambda module, *tensors: adapter(*tensors))
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         _, weights = model(torch.randn(1, 5, 3, 4))
-    assert torch.allclose(seen["self"].weights(), weights, atol=1e-6)
+    assert torch.allclose(attentions["self"].weights(), weights, atol=1e-6)
     assert Methodical.compute is method
 
 

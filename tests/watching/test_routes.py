@@ -44,8 +44,8 @@ def test_the_flow_of_an_edge_is_its_gradient_with_frozen_weights():
         metric(model(TOKENS)).mean().backward()
     finally:
         torch.nn.functional.softmax = softmax
-    for flow, each in zip(flows.values(), fixed, strict=True):
-        torch.testing.assert_close(flow, each.grad * each.detach(), **CLOSE)
+    for flow, expected in zip(flows.values(), fixed, strict=True):
+        torch.testing.assert_close(flow, expected.grad * expected.detach(), **CLOSE)
 
 
 def test_routes_are_shown_by_edge_by_head_and_by_token(tmp_path):

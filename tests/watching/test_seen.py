@@ -58,14 +58,21 @@ def nothing_stays_behind():
     from transformers import AttentionInterface
 
     def state():
-        held = [F.scaled_dot_product_attention, F.multi_head_attention_forward, torch.ops]
-        held += [torch._native_multi_head_attention, torch._transformer_encoder_layer_fwd]
-        held += [torch.softmax]
-        held += [regard.attend, regard.read, own_heads.attend]
-        held += [AttentionInterface.get_interface, AttentionInterface.__getitem__]
+        patched_functions = [
+            F.scaled_dot_product_attention,
+            F.multi_head_attention_forward,
+            torch.ops,
+        ]
+        patched_functions += [
+            torch._native_multi_head_attention,
+            torch._transformer_encoder_layer_fwd,
+        ]
+        patched_functions += [torch.softmax]
+        patched_functions += [regard.attend, regard.read, own_heads.attend]
+        patched_functions += [AttentionInterface.get_interface, AttentionInterface.__getitem__]
         counts = [len(hooks._global_forward_hooks), len(hooks._global_forward_pre_hooks)]
-        there = "__getitem__" in vars(AttentionInterface), "softmax" in vars(torch.Tensor)
-        return [*map(id, held), *counts, *there]
+        patched_classes = "__getitem__" in vars(AttentionInterface), "softmax" in vars(torch.Tensor)
+        return [*map(id, patched_functions), *counts, *patched_classes]
 
     state_before = state()
     yield
@@ -85,56 +92,59 @@ def test_paths_become_names_of_side_number_and_kind():
 
 
 def test_calls_are_found_by_name_path_and_step(model, x):
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model(x)
         model(x[:, :4])
-    assert list(seen) == ["layer.0.self", "layer.1.self", "layer.2.self"]
-    assert seen["layer.1.self"] is seen["layers.1"] is seen["layer.1.causal", -1]
-    assert [step.shape for step in seen.steps("layers.1")] == [(2, 2, 6, 6), (2, 2, 4, 4)]
-    assert seen["layers.1", 0].shape == (2, 2, 6, 6)
-    assert "layers.2" in seen
-    assert "layers.3" not in seen
-    assert "layer.2.self" in repr(seen)
+    assert list(attentions) == ["layer.0.self", "layer.1.self", "layer.2.self"]
+    assert attentions["layer.1.self"] is attentions["layers.1"] is attentions["layer.1.causal", -1]
+    assert [step.shape for step in attentions.steps("layers.1")] == [(2, 2, 6, 6), (2, 2, 4, 4)]
+    assert attentions["layers.1", 0].shape == (2, 2, 6, 6)
+    assert "layers.2" in attentions
+    assert "layers.3" not in attentions
+    assert "layer.2.self" in repr(attentions)
     with pytest.raises(KeyError, match=r"there are 3, such as \['layer"):
-        seen["layer.9.self"]
+        attentions["layer.9.self"]
     with pytest.raises(KeyError, match="there is no number 2"):
-        seen["layers.1", 2]
+        attentions["layers.1", 2]
 
 
 @pytest.mark.parametrize("layers", [1, [1], "layers.1", "layer.1.*", ["layer.1.causal"], "*.1"])
 def test_layers_are_chosen_by_number_name_or_path(model, x, layers):
-    with regard.watch(model, layers=layers) as seen:
+    with regard.watch(model, layers=layers) as attentions:
         model(x)
-    assert list(seen) == ["layer.1.self"]
-    assert seen.unseen == {}
+    assert list(attentions) == ["layer.1.self"]
+    assert attentions.unseen == {}
 
 
 def test_a_sample_is_that_part_of_the_whole(model, x):
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model(x)
-    whole = seen["layers.2"].weights().detach()
-    for how, expected in (
-        ({"heads": [1]}, whole[:, 1:]),
-        ({"rows": slice(2, 5)}, whole[:, :, 2:5]),
-        ({"rows": [5, 0, 99]}, whole[:, :, [5, 0]]),
-        ({"device": "cpu", "copy": True}, whole),
+    full_weights = attentions["layers.2"].weights().detach()
+    for options, expected in (
+        ({"heads": [1]}, full_weights[:, 1:]),
+        ({"rows": slice(2, 5)}, full_weights[:, :, 2:5]),
+        ({"rows": [5, 0, 99]}, full_weights[:, :, [5, 0]]),
+        ({"device": "cpu", "copy": True}, full_weights),
     ):
-        with regard.watch(model, **how) as seen:
+        with regard.watch(model, **options) as attentions:
             model(x)
-        torch.testing.assert_close(seen["layers.2"].weights(), expected, **CLOSE)
-    with regard.watch(model, dtype=torch.float16) as seen:
+        torch.testing.assert_close(attentions["layers.2"].weights(), expected, **CLOSE)
+    with regard.watch(model, dtype=torch.float16) as attentions:
         model(x)
-    assert seen.parts("layers.2").query.dtype == torch.float16
-    torch.testing.assert_close(seen["layers.2"].weights(), whole, atol=2e-3, rtol=0)
+    assert attentions.parts("layers.2").query.dtype == torch.float16
+    torch.testing.assert_close(attentions["layers.2"].weights(), full_weights, atol=2e-3, rtol=0)
 
 
 def test_a_budget_of_memory_is_kept_and_told(model, x):
-    one = 2 * 6 * 24 * 4  # the packed projections of a layer
-    with pytest.warns(RuntimeWarning, match="used up"), regard.watch(model, memory=2 * one) as seen:
+    layer_bytes = 2 * 6 * 24 * 4  # the packed projections of a layer
+    with (
+        pytest.warns(RuntimeWarning, match="used up"),
+        regard.watch(model, memory=2 * layer_bytes) as attentions,
+    ):
         model(x)
-    assert list(seen) == ["layer.0.self", "layer.1.self"]
-    assert seen.nbytes == 2 * one
-    assert "1,1" in seen.unseen["layers.2"] or "bytes" in seen.unseen["layers.2"]
+    assert list(attentions) == ["layer.0.self", "layer.1.self"]
+    assert attentions.nbytes == 2 * layer_bytes
+    assert "1,1" in attentions.unseen["layers.2"] or "bytes" in attentions.unseen["layers.2"]
     for memory in ("lots", "1.2.3MB", -1):
         with pytest.raises(ValueError, match='"500MB"'):
             regard.watch(model, memory=memory)
@@ -148,30 +158,30 @@ def test_a_cache_that_another_replaced_counts_no_more():
     steps, width = 60, 16
     whole_steps = steps * width * 4
     model, keys = Cached(), torch.randn(1, 1, 1, width)
-    with torch.no_grad(), regard.watch(model, memory=4 * whole_steps) as seen:
+    with torch.no_grad(), regard.watch(model, memory=4 * whole_steps) as attentions:
         for _ in range(steps):
             model(torch.randn(1, 1, 1, width), keys)
             keys = torch.cat([keys, torch.randn(1, 1, 1, width)], -2)  # 30 whole ones in all
-    assert seen.unseen == {}
-    assert seen["self"].shape == (1, 1, steps, steps)
-    assert seen.nbytes <= 4 * whole_steps
+    assert attentions.unseen == {}
+    assert attentions["self"].shape == (1, 1, steps, steps)
+    assert attentions.nbytes <= 4 * whole_steps
 
 
 def test_one_number_is_as_good_as_several(model, x):
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model(x)
-    for how in ({"heads": 1}, {"heads": torch.tensor([1])}, {"rows": 2}, {"layers": 1}):
-        with regard.watch(model, **how) as some:
+    for item in ({"heads": 1}, {"heads": torch.tensor([1])}, {"rows": 2}, {"layers": 1}):
+        with regard.watch(model, **item) as selected:
             model(x)
-        assert list(some) == (["layer.1.self"] if "layers" in how else list(seen))
-        expected = seen["layers.1"].weights()
-        expected = expected[:, 1:] if "heads" in how else expected
-        expected = expected[:, :, 2:3] if "rows" in how else expected
-        torch.testing.assert_close(some["layers.1"].weights(), expected, **CLOSE)
+        assert list(selected) == (["layer.1.self"] if "layers" in item else list(attentions))
+        expected = attentions["layers.1"].weights()
+        expected = expected[:, 1:] if "heads" in item else expected
+        expected = expected[:, :, 2:3] if "rows" in item else expected
+        torch.testing.assert_close(selected["layers.1"].weights(), expected, **CLOSE)
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("options", "message"),
     [
         ({"heads": "all"}, r"heads is 'all': pass a number or several, such as \[0, 3\]"),
         ({"heads": [0.5]}, r"heads is \[0.5\]: pass a number"),
@@ -180,41 +190,41 @@ def test_one_number_is_as_good_as_several(model, x):
         ({"layers": [0, None]}, r"layers is \[0, None\]: pass numbers of layers"),
     ],
 )
-def test_what_is_no_number_is_refused_in_words(model, how, told):
-    with pytest.raises(TypeError, match=told):
-        regard.watch(model, **how)
+def test_what_is_no_number_is_refused_in_words(model, options, message):
+    with pytest.raises(TypeError, match=message):
+        regard.watch(model, **options)
 
 
 def test_watches_nest_and_each_sees_its_own_model(model, x):
-    other = Stack(1)
+    second_stack = Stack(1)
     with regard.watch(model) as outer:
         model(x)
-        with regard.watch(model, layers=0) as inner, regard.watch(other) as third:
+        with regard.watch(model, layers=0) as inner, regard.watch(second_stack) as third:
             model(x)
-            other(x)
+            second_stack(x)
         model(x)
     assert [len(each.steps("layers.0")) for each in (outer, inner, third)] == [3, 1, 1]
     assert len(inner) == len(third) == 1
 
 
 def test_a_part_may_be_called_alone_and_an_outsider_is_not_seen(model, x):
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model.layers[1](x)
         Block()(x)
         F.scaled_dot_product_attention(x, x, x)
-    assert list(seen) == ["layer.1.self"]
-    assert len(seen.steps("layers.1")) == 1
+    assert list(attentions) == ["layer.1.self"]
+    assert len(attentions.steps("layers.1")) == 1
 
 
 def test_an_exception_leaves_nothing_behind_and_what_was_seen(model, x):
-    with pytest.raises(LookupError), regard.watch(model) as seen:
+    with pytest.raises(LookupError), regard.watch(model) as attentions:
         model(x, fail=True)
-    assert list(seen) == ["layer.0.self"]
-    with regard.watch(model) as seen:
+    assert list(attentions) == ["layer.0.self"]
+    with regard.watch(model) as attentions:
         with pytest.raises(LookupError):
             model(x, fail=True)
         model.layers[2](x)
-    assert list(seen) == ["layer.0.self", "layer.2.self"]
+    assert list(attentions) == ["layer.0.self", "layer.2.self"]
 
 
 class Holding(nn.Module):
@@ -230,26 +240,26 @@ class Holding(nn.Module):
 
 def test_watches_of_several_models_leave_the_functions_that_these_hold(x):
     original, (outer, inner) = F.scaled_dot_product_attention, (Holding(), Holding())
-    with regard.watch(outer) as whole:
-        with regard.watch(inner) as seen, regard.watch(inner):
+    with regard.watch(outer) as outer_attentions:
+        with regard.watch(inner) as attentions, regard.watch(inner):
             inner(x)
         outer(x)
-    assert len(whole["self"].shape) == len(seen["self"].shape) == 3
+    assert len(outer_attentions["self"].shape) == len(attentions["self"].shape) == 3
     assert outer.function is inner.function is F.scaled_dot_product_attention is original
 
 
 def test_a_watch_that_ends_in_another_context_hears_no_more(model, x):
     def watching():
-        with regard.watch(model) as seen:
-            yield seen
+        with regard.watch(model) as attentions:
+            yield attentions
 
     waiting = watching()
-    seen = next(waiting)
+    attentions = next(waiting)
     model(x)
     contextvars.copy_context().run(waiting.close)
     with pytest.warns(RuntimeWarning, match="no attention"), regard.watch(Stack(1)):
         model(x)
-    assert [len(seen.steps(name)) for name in seen] == [1, 1, 1]
+    assert [len(attentions.steps(name)) for name in attentions] == [1, 1, 1]
 
 
 def test_whatever_goes_wrong_in_the_telling_breaks_nothing(model, x, monkeypatch):
@@ -258,25 +268,25 @@ def test_whatever_goes_wrong_in_the_telling_breaks_nothing(model, x, monkeypatch
 
     monkeypatch.setattr(regard.watching.records.AttentionRecord, "keep", failing)
     expected = model(x)
-    with pytest.warns(RuntimeWarning, match="on purpose") as told, regard.watch(model):
+    with pytest.warns(RuntimeWarning, match="on purpose") as caught_warnings, regard.watch(model):
         assert torch.equal(model(x), expected)
-    assert told[0].filename == __file__
+    assert caught_warnings[0].filename == __file__
 
 
 def test_threads_see_their_own_calls(model, x):
-    found, ready = {}, threading.Barrier(4)
+    attentions_by_number, ready = {}, threading.Barrier(4)
 
     def run(number: int) -> None:
-        own = x[:, : number + 2]
-        with torch.no_grad(), regard.watch(model) as seen:
+        own_rows = x[:, : number + 2]
+        with torch.no_grad(), regard.watch(model) as attentions:
             ready.wait()
             for _ in range(5):
-                model(own)
+                model(own_rows)
             ready.wait()
-        found[number] = seen
+        attentions_by_number[number] = attentions
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(3)]
-    with regard.watch(model) as here:
+    with regard.watch(model) as main_attentions:
         for thread in threads:
             thread.start()
         ready.wait()
@@ -284,25 +294,33 @@ def test_threads_see_their_own_calls(model, x):
         ready.wait()
         for thread in threads:
             thread.join()
-    assert len(here.steps("layers.0")) == 1
-    for number, seen in found.items():
+    assert len(main_attentions.steps("layers.0")) == 1
+    for number, attentions in attentions_by_number.items():
         shape = (2, 2, number + 2, number + 2)
-        assert [step.shape for step in seen.steps("layers.2")] == [shape] * 5
+        assert [step.shape for step in attentions.steps("layers.2")] == [shape] * 5
 
 
 def test_nothing_seen_is_never_an_empty_answer(model, x):
     with (
-        pytest.warns(RuntimeWarning, match="run the model inside the `with` block") as told,
-        regard.watch(model) as seen,
+        pytest.warns(
+            RuntimeWarning, match="run the model inside the `with` block"
+        ) as caught_warnings,
+        regard.watch(model) as attentions,
     ):
         pass
-    assert told[0].filename == __file__
-    for ask in (len, list, repr, lambda seen: seen["layers.0"], lambda seen: seen.table()):
+    assert caught_warnings[0].filename == __file__
+    for ask in (
+        len,
+        list,
+        repr,
+        lambda attentions: attentions["layers.0"],
+        lambda attentions: attentions.table(),
+    ):
         if ask is repr:
-            assert "nothing" in repr(seen)
+            assert "nothing" in repr(attentions)
             continue
         with pytest.raises(regard.WatchError, match="run the model inside"):
-            ask(seen)
+            ask(attentions)
     with pytest.raises(TypeError, match="model is a function"):
         regard.watch(lambda: None)
 
@@ -346,16 +364,16 @@ def test_modules_that_torch_does_not_register_have_paths_of_their_own(x):
         def forward(self, x):
             for block in [*self.blocks, self.named["last"]]:
                 x = block(x)
-            made = [Block(), Block()]
-            return made[1](made[0](x))
+            blocks = [Block(), Block()]
+            return blocks[1](blocks[0](x))
 
     model = Listed()
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model(x)
         model(x)
     paths = ["blocks.0", "blocks.1", "named.last", "Block_4", "Block_5"]
-    assert [seen.path(name) for name in seen] == paths
-    assert [len(seen.steps(path)) for path in paths] == [2] * 5
+    assert [attentions.path(name) for name in attentions] == paths
+    assert [len(attentions.steps(path)) for path in paths] == [2] * 5
 
 
 class LowRank(nn.Module):
@@ -401,18 +419,21 @@ class Around(nn.Module):
 )
 def test_sequences_are_told_apart_by_projections_masks_and_lengths(model, length, kind, x):
     memory = x if length is None else torch.randn(2, length, 8)
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model(x, memory)
-    (name,) = seen
-    assert seen.kind(name) == kind
+    (name,) = attentions
+    assert attentions.kind(name) == kind
 
 
 def test_a_compiled_part_is_named(model, x):
     model.layers[1] = torch.compile(model.layers[1], backend="aot_eager")
     model(x)
-    with pytest.warns(RuntimeWarning, match=r"layers\.1: is compiled"), regard.watch(model) as seen:
+    with (
+        pytest.warns(RuntimeWarning, match=r"layers\.1: is compiled"),
+        regard.watch(model) as attentions,
+    ):
         watched = model(x)
-    assert list(seen) == ["layer.0.self", "layer.2.self"]
+    assert list(attentions) == ["layer.0.self", "layer.2.self"]
     assert torch.equal(watched, model(x))
     torch._dynamo.reset()
 
@@ -423,10 +444,10 @@ def test_a_script_is_named(x):
             return F.scaled_dot_product_attention(x, x, x)
 
     model = nn.Sequential(torch.jit.script(Scripted()))
-    with pytest.warns(RuntimeWarning, match="TorchScript"), regard.watch(model) as seen:
+    with pytest.warns(RuntimeWarning, match="TorchScript"), regard.watch(model) as attentions:
         model(x)
     with pytest.raises(regard.WatchError, match="TorchScript"):
-        len(seen)
+        len(attentions)
 
 
 def exported(model: nn.Module, x: torch.Tensor) -> nn.Module:
@@ -445,15 +466,15 @@ def test_a_graph_of_operators_is_named_and_the_advice_is_the_model_it_was_made_f
 
     model = nn.Sequential(graph_of(Fused(), x))
     advice = "made by torch.export, .*: watch the model it was made from"
-    with pytest.warns(RuntimeWarning, match=advice), regard.watch(model) as seen:
+    with pytest.warns(RuntimeWarning, match=advice), regard.watch(model) as attentions:
         model(x)
-    assert list(seen.unseen) == ["0"]
+    assert list(attentions.unseen) == ["0"]
 
 
 def test_a_transformation_holds_no_numbers_to_keep(model, x):
-    with pytest.warns(RuntimeWarning, match=r"torch\.func"), regard.watch(model) as seen:
+    with pytest.warns(RuntimeWarning, match=r"torch\.func"), regard.watch(model) as attentions:
         torch.func.vmap(model)(x[None])
-    assert "layers.0" in seen.unseen
+    assert "layers.0" in attentions.unseen
 
 
 def test_shared_layers_and_two_attentions_of_one_module_are_told_apart(x):
@@ -463,11 +484,11 @@ def test_shared_layers_and_two_attentions_of_one_module_are_told_apart(x):
             return F.scaled_dot_product_attention(x, memory, memory)
 
     model = Twice()
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model(x, x[:, :3])
         model(x, x[:, :2])
-    assert [step.shape for step in seen.steps("self")] == [(2, 6, 6)] * 2
-    assert [step.shape for step in seen.steps("#1")] == [(2, 6, 3), (2, 6, 2)]
+    assert [step.shape for step in attentions.steps("self")] == [(2, 6, 6)] * 2
+    assert [step.shape for step in attentions.steps("#1")] == [(2, 6, 3), (2, 6, 2)]
 
 
 def test_a_transformed_attention_of_another_sequence_runs_as_it_does_unwatched():
@@ -481,16 +502,16 @@ def test_a_transformed_attention_of_another_sequence_runs_as_it_does_unwatched()
 
 def test_looks_carry_the_names_of_model_attention_and_heads() -> None:
     model, x = nn.MultiheadAttention(8, 4, batch_first=True), torch.randn(2, 5, 8)
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model(x, x, x, need_weights=False)
-    caption = seen["self"].caption
+    caption = attentions["self"].caption
     assert caption.title == "MultiheadAttention: self"
     assert caption.places.tolist() == [0, 1, 2, 3, 4]
     assert caption.of((1, 3)) == "entry 1, head 3"
-    assert seen.of_heads("self", [3, 1]).caption.of((0, 1)) == "entry 0, head 1"
-    with regard.watch(model, heads=[2]) as seen:
+    assert attentions.of_heads("self", [3, 1]).caption.of((0, 1)) == "entry 0, head 1"
+    with regard.watch(model, heads=[2]) as attentions:
         model(x, x, x, need_weights=False)
-    assert seen["self"].caption.of((0, 0)) == "entry 0, head 2"
+    assert attentions["self"].caption.of((0, 0)) == "entry 0, head 2"
 
 
 class Cached(nn.Module):
@@ -507,12 +528,12 @@ class Cached(nn.Module):
 
 def test_generated_queries_and_chosen_rows_have_their_own_positions() -> None:
     model, prompt = Cached(), torch.randn(1, 1, 5, 8)
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model(prompt)
         for _ in range(4):
             model(torch.randn(1, 1, 1, 8))
-    assert seen["self"].caption.places.tolist() == [5, 6, 7, 8]
+    assert attentions["self"].caption.places.tolist() == [5, 6, 7, 8]
     attention, x = nn.MultiheadAttention(8, 2, batch_first=True), torch.randn(1, 5, 8)
-    with regard.watch(attention, rows=[1, 3]) as seen:
+    with regard.watch(attention, rows=[1, 3]) as attentions:
         attention(x, x, x, need_weights=False)
-    assert seen["self"].caption.places.tolist() == [1, 3]
+    assert attentions["self"].caption.places.tolist() == [1, 3]

@@ -36,14 +36,14 @@ class ByHand(nn.Module):
 @pytest.mark.parametrize("name", SOFTMAXES)
 def test_a_softmax_over_keys_is_listed_and_computes_what_it_did(name):
     model = nn.Sequential(ByHand(SOFTMAXES[name], heads=2), nn.Linear(8, 8))
-    plain, before = operators(lambda: model(X))
-    with pytest.warns(RuntimeWarning, match="3 x 2 x 6 x 6"), regard.watch(model) as seen:
+    plain, operators_before = operators(lambda: model(X))
+    with pytest.warns(RuntimeWarning, match="3 x 2 x 6 x 6"), regard.watch(model) as attentions:
         watched, during = operators(lambda: model(X))
     assert torch.equal(watched, plain)
-    assert during == before
-    (path,) = seen.unseen
+    assert during == operators_before
+    (path,) = attentions.unseen
     assert path in ("0", "0.softmax")
-    assert "regard.declare" in seen.unseen[path]
+    assert "regard.declare" in attentions.unseen[path]
 
 
 def test_attention_by_hand_is_listed_beside_attention_that_is_seen():
@@ -51,9 +51,9 @@ def test_attention_by_hand_is_listed_beside_attention_that_is_seen():
         ByHand(SOFTMAXES["torch"]), nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
     )
     message = "not everything was seen: 0: computed a softmax"
-    with pytest.warns(RuntimeWarning, match=message), regard.watch(model) as seen:
+    with pytest.warns(RuntimeWarning, match=message), regard.watch(model) as attentions:
         model(X)
-    assert list(seen) == ["layer.1.self"]
+    assert list(attentions) == ["layer.1.self"]
 
 
 def test_weights_of_one_query_over_the_steps_of_a_recurrence():
@@ -97,35 +97,35 @@ class Classes(nn.Module):
         self.body, self.classes = nn.Linear(8, 8), nn.Linear(8, 5)
 
     def forward(self, x):
-        every = torch.softmax(self.classes(self.body(x)), -1)
-        return every, self.classes(x.mean(1)).softmax(-1), x.flatten().softmax(0)
+        all_shares = torch.softmax(self.classes(self.body(x)), -1)
+        return all_shares, self.classes(x.mean(1)).softmax(-1), x.flatten().softmax(0)
 
 
 def test_attention_that_is_declared_and_shares_of_classes_are_not_listed():
     attentions = [Declared(SOFTMAXES["module"]), Around(), Declared(SOFTMAXES["method"])]
     model = nn.Sequential(*attentions, Classes())
-    with regard.watch(model) as seen:
+    with regard.watch(model) as recorded_attentions:
         model(X)
-    assert list(seen) == ["layer.0.self", "layer.1.self", "layer.2.self"]
-    assert seen.unseen == {}
+    assert list(recorded_attentions) == ["layer.0.self", "layer.1.self", "layer.2.self"]
+    assert recorded_attentions.unseen == {}
 
 
 def test_layers_that_were_not_asked_for_are_not_listed():
     model = nn.Sequential(
         ByHand(SOFTMAXES["torch"]), nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
     )
-    with regard.watch(model, layers=1) as seen:
+    with regard.watch(model, layers=1) as attentions:
         model(X)
-    assert seen.unseen == {}
+    assert attentions.unseen == {}
 
 
 def test_a_softmax_that_somebody_else_replaced_stays_replaced(monkeypatch):
     original = torch.Tensor.softmax
 
-    def own(*arguments, **named):
+    def replacement(*arguments, **named):
         return original(*arguments, **named)
 
-    monkeypatch.setattr(torch.Tensor, "softmax", own)
+    monkeypatch.setattr(torch.Tensor, "softmax", replacement)
     with pytest.warns(RuntimeWarning), regard.watch(ByHand(SOFTMAXES["method"])):
         pass
-    assert torch.Tensor.softmax is own
+    assert torch.Tensor.softmax is replacement

@@ -23,10 +23,10 @@ def x() -> torch.Tensor:
 
 def attention(**how) -> nn.MultiheadAttention:
     torch.manual_seed(1)
-    made = nn.MultiheadAttention(WIDTH, HEADS, **{"batch_first": True, **how}).eval()
-    for parameter in made.parameters():  # torch's biases begin as zeros
+    layer = nn.MultiheadAttention(WIDTH, HEADS, **{"batch_first": True, **how}).eval()
+    for parameter in layer.parameters():  # torch's biases begin as zeros
         nn.init.normal_(parameter, std=0.4)
-    return made
+    return layer
 
 
 @pytest.mark.parametrize(
@@ -41,17 +41,17 @@ def attention(**how) -> nn.MultiheadAttention:
 )
 def test_the_fast_path_of_an_attention_runs_as_it_does_unwatched(x, masks, weights):
     model = attention()
-    how = {**masks, "need_weights": weights, "average_attn_weights": False}
+    options = {**masks, "need_weights": weights, "average_attn_weights": False}
     with torch.no_grad():
-        (plain, _), before = operators(lambda: model(x, x, x, **how))
-        with regard.watch(model) as seen:
-            (watched, _), during = operators(lambda: model(x, x, x, **how))
-        _, expected = model(x, x, x, **how | {"need_weights": True})
-    assert "aten::_native_multi_head_attention" in before
-    assert during == before
+        (plain, _), operators_before = operators(lambda: model(x, x, x, **options))
+        with regard.watch(model) as attentions:
+            (watched, _), during = operators(lambda: model(x, x, x, **options))
+        _, expected = model(x, x, x, **options | {"need_weights": True})
+    assert "aten::_native_multi_head_attention" in operators_before
+    assert during == operators_before
     assert torch.equal(watched, plain)
-    torch.testing.assert_close(seen["self"].weights(), expected, **CLOSE)
-    assert seen.kind("self") == ("causal" if "attn_mask" in masks else "self")
+    torch.testing.assert_close(attentions["self"].weights(), expected, **CLOSE)
+    assert attentions.kind("self") == ("causal" if "attn_mask" in masks else "self")
 
 
 @pytest.mark.parametrize("nested", [True, False])
@@ -65,17 +65,17 @@ def test_the_fast_path_of_an_encoder_runs_as_it_does_unwatched(x, nested, norm_f
     model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=nested).eval()
     options = {"src_key_padding_mask": PADDED} if padded else {}
     with torch.no_grad():
-        plain, before = operators(lambda: model(x, **options))
-        with regard.watch(model) as seen:
+        plain, operators_before = operators(lambda: model(x, **options))
+        with regard.watch(model) as attentions:
             watched, during = operators(lambda: model(x, **options))
-    assert before.count("aten::_transformer_encoder_layer_fwd") == 2
-    assert during == before
+    assert operators_before.count("aten::_transformer_encoder_layer_fwd") == 2
+    assert during == operators_before
     assert torch.equal(watched, plain)
     with regard.watch(model) as slow:  # gradients turn the fast path off
         model(x, **options)
-    assert list(seen) == list(slow) == ["layer.0.self", "layer.1.self"]
-    for name in seen:
-        fast_weights, slow_weights = seen[name].weights(), slow[name].weights().detach()
+    assert list(attentions) == list(slow) == ["layer.0.self", "layer.1.self"]
+    for name in attentions:
+        fast_weights, slow_weights = attentions[name].weights(), slow[name].weights().detach()
         if padded:  # what padded queries read is the model's own affair
             fast_weights, slow_weights = fast_weights[:, :, :5], slow_weights[:, :, :5]
         torch.testing.assert_close(fast_weights, slow_weights, **CLOSE)
@@ -105,19 +105,19 @@ def test_an_attention_of_another_sequence_agrees_with_its_own_weights(x, setting
     padded[0, 4:] = True
     blocked = distance > 1
     options = {"key_padding_mask": padded, "attn_mask": blocked}
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         model(*arguments, **options, need_weights=weights)
     _, expected = model(*arguments, **options, average_attn_weights=False)
-    torch.testing.assert_close(seen["cross"].weights(), expected.detach(), **CLOSE)
-    assert seen.kind("cross") == "cross"
+    torch.testing.assert_close(attentions["cross"].weights(), expected.detach(), **CLOSE)
+    assert attentions.kind("cross") == "cross"
 
 
 def test_additive_masks_and_unbatched_sequences(x):
     model = attention()
     slope = -torch.arange(LENGTH).float().sub(torch.arange(LENGTH)[:, None]).abs()
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         _, expected = model(x[0], x[0], x[0], attn_mask=slope, average_attn_weights=False)
-    torch.testing.assert_close(seen["self"].weights()[0], expected.detach(), **CLOSE)
+    torch.testing.assert_close(attentions["self"].weights()[0], expected.detach(), **CLOSE)
 
 
 def test_the_three_attentions_of_a_transformer_are_told_apart(x):
@@ -125,12 +125,12 @@ def test_the_three_attentions_of_a_transformer_are_told_apart(x):
     model = nn.Transformer(WIDTH, HEADS, 2, 2, 32, batch_first=True).eval()
     mask = nn.Transformer.generate_square_subsequent_mask(LENGTH)
     with torch.no_grad():
-        plain, before = operators(lambda: model(x, x, tgt_mask=mask, tgt_is_causal=True))
-        with regard.watch(model) as seen:
+        plain, operators_before = operators(lambda: model(x, x, tgt_mask=mask, tgt_is_causal=True))
+        with regard.watch(model) as attentions:
             watched, during = operators(lambda: model(x, x, tgt_mask=mask, tgt_is_causal=True))
     assert torch.equal(watched, plain)
-    assert during == before
-    assert {name: seen.kind(name) for name in seen} == {
+    assert during == operators_before
+    assert {name: attentions.kind(name) for name in attentions} == {
         "encoder.0.self": "self",
         "encoder.1.self": "self",
         "decoder.0.self": "causal",
@@ -138,9 +138,9 @@ def test_the_three_attentions_of_a_transformer_are_told_apart(x):
         "decoder.1.self": "causal",
         "decoder.1.cross": "cross",
     }
-    assert seen.path("decoder.1.cross") == "decoder.layers.1.multihead_attn"
-    assert seen["decoder.1.cross"] is seen["decoder.layers.1.multihead_attn"]
-    assert seen["decoder.0.causal"].argmax()[..., 0].eq(0).all()
+    assert attentions.path("decoder.1.cross") == "decoder.layers.1.multihead_attn"
+    assert attentions["decoder.1.cross"] is attentions["decoder.layers.1.multihead_attn"]
+    assert attentions["decoder.0.causal"].argmax()[..., 0].eq(0).all()
 
 
 def test_a_layer_written_over_its_input_is_refused_and_with_a_copy_seen(x):
@@ -149,29 +149,29 @@ def test_a_layer_written_over_its_input_is_refused_and_with_a_copy_seen(x):
         _, expected = model(x, x, x, average_attn_weights=False)
         for copy in (False, True):
             states = x.clone()
-            with regard.watch(model, copy=copy) as seen:
+            with regard.watch(model, copy=copy) as attentions:
                 states += model(states, states, states)[0]
             if not copy:
                 with pytest.raises(regard.WatchError, match="copy=True"):
-                    seen["self"].entropy()
-    torch.testing.assert_close(seen["self"].weights(), expected, **CLOSE)
+                    attentions["self"].entropy()
+    torch.testing.assert_close(attentions["self"].weights(), expected, **CLOSE)
 
 
 @pytest.mark.parametrize("gradients", [True, False])
-@pytest.mark.parametrize("others", [{}, {"attn_mask": LATER}])
-def test_an_unbatched_attention_with_padding_can_be_read(x, gradients, others):
-    model, how = attention(), {"key_padding_mask": PADDED[1], "average_attn_weights": False}
-    with torch.set_grad_enabled(gradients), regard.watch(model) as seen:
-        _, expected = model(x[1], x[1], x[1], **how, **others)
-    torch.testing.assert_close(seen["self"].weights()[0], expected, **CLOSE)
-    assert len(seen.table()) == HEADS
+@pytest.mark.parametrize("batch_axes", [{}, {"attn_mask": LATER}])
+def test_an_unbatched_attention_with_padding_can_be_read(x, gradients, batch_axes):
+    model, options = attention(), {"key_padding_mask": PADDED[1], "average_attn_weights": False}
+    with torch.set_grad_enabled(gradients), regard.watch(model) as attentions:
+        _, expected = model(x[1], x[1], x[1], **options, **batch_axes)
+    torch.testing.assert_close(attentions["self"].weights()[0], expected, **CLOSE)
+    assert len(attentions.table()) == HEADS
 
 
 def test_padding_of_nested_tensors_reads_nothing(x):
     layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 8, batch_first=True)
     model = nn.TransformerEncoder(layer, 1, enable_nested_tensor=True).eval()
-    with torch.no_grad(), regard.watch(model) as seen:
+    with torch.no_grad(), regard.watch(model) as attentions:
         model(x, src_key_padding_mask=PADDED)
-    read = seen["layer.0.self"].weights().sum(-1)
+    read = attentions["layer.0.self"].weights().sum(-1)
     expected = (~PADDED).float()[:, None].expand_as(read)
     torch.testing.assert_close(read, expected, **CLOSE)

@@ -43,11 +43,11 @@ def torch_twin(ours: TransformerBlock, cross: bool, norm: str) -> nn.Module:
         pairs = [("self_attn", ours.self_attention)]
         pairs += [("multihead_attn", ours.cross_attention)] if cross else []
         for name, attention in pairs:
-            part = theirs.get_submodule(name)
+            submodule = theirs.get_submodule(name)
             three = [getattr(attention, f"{side}_projection") for side in ("query", "key", "value")]
-            part.in_proj_weight.copy_(torch.cat([each.weight for each in three]))
-            part.in_proj_bias.copy_(torch.cat([each.bias for each in three]))
-            copied(attention.output_projection, part.out_proj)
+            submodule.in_proj_weight.copy_(torch.cat([each.weight for each in three]))
+            submodule.in_proj_bias.copy_(torch.cat([each.bias for each in three]))
+            copied(attention.output_projection, submodule.out_proj)
         copied(ours.feed_forward.inner, theirs.linear1)
         copied(ours.feed_forward.outer, theirs.linear2)
         residuals = [ours.self_residual, ours.cross_residual, ours.feed_forward_residual]
@@ -62,14 +62,14 @@ def test_a_block_is_torchs_layer(cross: bool, norm: Any) -> None:
     ours = built(cross=cross, norm=norm, bias=True)
     theirs = torch_twin(ours, cross, norm)
     x, context = seeded(3, 5, 8).requires_grad_(), seeded(3, 7, 8, seed=1)
-    shut = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    future = torch.ones(5, 5, dtype=torch.bool).triu(1)
     if cross:
         lengths = torch.tensor([7, 2, 4])
         padded = torch.arange(7) >= lengths[:, None]
-        expected = theirs(x, context, tgt_mask=shut, memory_key_padding_mask=padded)
+        expected = theirs(x, context, tgt_mask=future, memory_key_padding_mask=padded)
         output = ours(x, context, mask="causal", context_mask=masks.padding(lengths))
     else:
-        expected = theirs(x, src_mask=shut)
+        expected = theirs(x, src_mask=future)
         output = ours(x, mask="causal")
     torch.testing.assert_close(output, expected)
     (gradient,) = torch.autograd.grad(output.square().sum(), x)
@@ -83,17 +83,17 @@ def test_the_comparison_with_torch_can_fail() -> None:
         torch.testing.assert_close(ours(seeded(1, 3, 8)), theirs(seeded(1, 3, 8)))
 
 
-@pytest.mark.parametrize("how", [{}, {"rotary": Rotary(), "key_heads": 1, "qk_norm": "rms"}])
+@pytest.mark.parametrize("options", [{}, {"rotary": Rotary(), "key_heads": 1, "qk_norm": "rms"}])
 @torch.no_grad()
-def test_steps_over_a_memory_are_the_whole(how: dict[str, Any]) -> None:
-    block = built(cross=True, **how)
+def test_steps_over_a_memory_are_the_whole(options: dict[str, Any]) -> None:
+    block = built(cross=True, **options)
     x, context = seeded(3, 6, 8), seeded(3, 7, 8, seed=1)
     expected = block(x, context, mask="causal")
-    said = block.self_attention.remember(x[:, :0])
+    message = block.self_attention.remember(x[:, :0])
     source = block.cross_attention.remember(context)
-    steps = [block(x[:, t : t + 1], source, memory=said) for t in range(6)]
+    steps = [block(x[:, t : t + 1], source, memory=message) for t in range(6)]
     torch.testing.assert_close(torch.cat(steps, 1), expected)
-    assert len(said) == 6
+    assert len(message) == 6
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -104,8 +104,8 @@ def test_a_prompt_of_several_steps_and_the_steps_after_it_are_the_whole(
 ) -> None:
     block = built(norm=norm, rotary=Rotary())
     x = seeded(2, 6, 8)
-    said = block.self_attention.remember(x[:, :0])
-    steps = [block(part, memory=said, mask="causal") for part in x.split(cuts, 1)]
+    message = block.self_attention.remember(x[:, :0])
+    steps = [block(part, memory=message, mask="causal") for part in x.split(cuts, 1)]
     torch.testing.assert_close(torch.cat(steps, 1), block(x, mask="causal"))
 
 
@@ -124,13 +124,13 @@ def test_steps_with_a_memory_do_not_read_the_future_in_silence(
 ) -> None:
     block = built()
     x = seeded(2, 5, 8)
-    said = block.self_attention.remember(x[:, :start])
+    printed_text = block.self_attention.remember(x[:, :start])
     if start or mask is None:
         with pytest.raises(ValueError, match=message):
-            block(x[:, start:], memory=said, mask=mask)
-        assert len(said) == start  # nothing was appended
+            block(x[:, start:], memory=printed_text, mask=mask)
+        assert len(printed_text) == start  # nothing was appended
     mask = torch.ones(1, 1, dtype=torch.bool)  # one that says that they may read all
-    assert block(x[:, start:], memory=said, mask=mask).shape == (2, 5 - start, 8)
+    assert block(x[:, start:], memory=printed_text, mask=mask).shape == (2, 5 - start, 8)
 
 
 def test_looks_are_of_the_attentions_by_name() -> None:
@@ -169,7 +169,7 @@ def test_the_parameter_count_is_the_formulas() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "message"),
+    ("options", "message"),
     [
         ({"norm": "before"}, "norm 'before' is unknown: .* names are post, pre"),
         ({"normalisation": "batch"}, "normalisation 'batch' is unknown"),
@@ -178,9 +178,9 @@ def test_the_parameter_count_is_the_formulas() -> None:
         ({"key_heads": 3}, "key_heads is 3"),
     ],
 )
-def test_impossible_blocks_are_refused(how: dict[str, Any], message: str) -> None:
+def test_impossible_blocks_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        TransformerBlock(8, 2, **how)
+        TransformerBlock(8, 2, **options)
 
 
 def test_a_context_belongs_to_cross_attention() -> None:

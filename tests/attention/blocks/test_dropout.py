@@ -25,17 +25,17 @@ def test_the_share_dropped_and_the_mean(rate):
 def test_each_part_of_a_draw_is_fair():
     """The top bits too: were its first bit always 0, nothing would be kept less often there."""
     torch.manual_seed(1)
-    kept = keep(torch.empty(1 << 20), 0.5).view(-1, 4) > 0
-    shares = kept.double().mean(0)
-    assert float((shares - 0.5).abs().max()) < 5 * 0.5 / math.sqrt(len(kept))
+    kept_cells = keep(torch.empty(1 << 20), 0.5).view(-1, 4) > 0
+    shares = kept_cells.double().mean(0)
+    assert float((shares - 0.5).abs().max()) < 5 * 0.5 / math.sqrt(len(kept_cells))
 
 
 def test_neighbours_are_independent():
     torch.manual_seed(2)
-    kept = (keep(torch.empty(1 << 20), 0.5) > 0).double() - 0.5
+    kept_cells = (keep(torch.empty(1 << 20), 0.5) > 0).double() - 0.5
     for distance in (1, 3, 4, 64):
-        together = float((kept[:-distance] * kept[distance:]).mean())
-        assert abs(together) < 5 * 0.25 / math.sqrt(len(kept))
+        together = float((kept_cells[:-distance] * kept_cells[distance:]).mean())
+        assert abs(together) < 5 * 0.25 / math.sqrt(len(kept_cells))
 
 
 @pytest.mark.parametrize("shape", [(0,), (1,), (3, 5), (2, 0, 4), (7, 1, 3)])
@@ -65,9 +65,9 @@ def test_nothing_happens_without_training_or_rate():
 
 
 def test_one_seed_one_draw():
-    def drawn(seed: int) -> torch.Tensor:
+    def mask_of(seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
         return Dropout(0.5)(torch.ones(100))
 
-    assert torch.equal(drawn(1), drawn(1))
-    assert not torch.equal(drawn(1), drawn(2))
+    assert torch.equal(mask_of(1), mask_of(1))
+    assert not torch.equal(mask_of(1), mask_of(2))

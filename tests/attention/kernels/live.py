@@ -24,20 +24,20 @@ class Live(TorchDispatchMode):
         self._known: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = {
+        storages = {
             tensor.untyped_storage()._cdata
             for tensor in tree_iter((args, kwargs))
             if isinstance(tensor, Tensor)
         }
-        made = func(*args, **(kwargs or {}))
-        for tensor in tree_iter(made):
+        result = func(*args, **(kwargs or {}))
+        for tensor in tree_iter(result):
             if isinstance(tensor, Tensor):
-                self._count(tensor.untyped_storage(), given)
-        return made
+                self._count(tensor.untyped_storage(), storages)
+        return result
 
-    def _count(self, storage: torch.UntypedStorage, given: set[int]) -> None:
+    def _count(self, storage: torch.UntypedStorage, storages: set[int]) -> None:
         name, size = storage._cdata, storage.nbytes()
-        if name in given or name in self._known:
+        if name in storages or name in self._known:
             return
         self._known.add(name)
         self.now += size

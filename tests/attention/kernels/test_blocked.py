@@ -27,29 +27,29 @@ def draw(*shapes: tuple[int, ...]) -> list[Tensor]:
     return [torch.randn(s, dtype=torch.float64).requires_grad_() for s in shapes]
 
 
-def both(leaves: list[Tensor], *parts: Any, **named: Any) -> tuple[list[Any], list[Any]]:
+def both_readings(leaves: list[Tensor], *parts: Any, **named: Any) -> tuple[list[Any], list[Any]]:
     """The gradients of the whole, and of blocks, for all leaves."""
-    found = []
+    results = []
     for kernel in ("reference", "blocked"):
         with regard.kernel(kernel):
             reading = regard.attend(*parts, **named)
-        found.append(list(torch.autograd.grad(reading.sin().sum(), leaves)))
-    return found[0], found[1]
+        results.append(list(torch.autograd.grad(reading.sin().sum(), leaves)))
+    return results[0], results[1]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_many_blocks_agree_with_the_exact_reference(case: Case) -> None:
     built = case.build()
     exact = answer("reference", built.arguments(torch.float64))
-    got = answer("blocked", built.arguments(case.dtype))
-    assert got["reading"].dtype == case.dtype
+    actual = answer("blocked", built.arguments(case.dtype))
+    assert actual["reading"].dtype == case.dtype
     for name in exact:
-        compare(name, got[name], exact[name], TOLERANCE[case.dtype] * case.slack)
+        compare(name, actual[name], exact[name], TOLERANCE[case.dtype] * case.slack)
 
 
 def test_what_the_callers_functions_close_over_gets_its_gradient() -> None:
     query, key, value, stretch, power = draw((2, 9, 4), (2, 7, 4), (2, 7, 3), (4, 4), (1,))
-    exact, got = both(
+    exact, actual = both_readings(
         [query, key, value, stretch, power],
         query,
         key,
@@ -58,19 +58,19 @@ def test_what_the_callers_functions_close_over_gets_its_gradient() -> None:
         normaliser=lambda rows: torch.softmax(rows, -1) * power,
         mask=lambda row, column: (row + column) % 3 > 0,
     )
-    for whole, parts in zip(exact, got, strict=True):
-        compare("gradient", parts, whole, 1e-12)
+    for expected, actual_gradient in zip(exact, actual, strict=True):
+        compare("gradient", actual_gradient, expected, 1e-12)
 
 
 def test_a_tensor_made_from_a_parameter_may_be_closed_over() -> None:
     query, key, value, root = draw((9, 4), (7, 4), (7, 3), (4, 4))
-    made = root.square() + 1
-    found = []
+    built = root.square() + 1
+    results = []
     for kernel in ("reference", "blocked"):
         with regard.kernel(kernel):
-            reading = regard.attend(query, key, value, score=lambda q, k: q @ made @ k.mT)
-        found += torch.autograd.grad(reading.sin().sum(), root, retain_graph=True)
-    compare("gradient", found[1], found[0], 1e-12)
+            reading = regard.attend(query, key, value, score=lambda q, k: q @ built @ k.mT)
+        results += torch.autograd.grad(reading.sin().sum(), root, retain_graph=True)
+    compare("gradient", results[1], results[0], 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_gradients_have_gradients(score: scores.Score) -> None:
             )
         first_gradients = torch.autograd.grad(reading.sin().sum(), leaves, create_graph=True)
         seconds.append(torch.autograd.grad(sum(g.square().sum() for g in first_gradients), leaves))
-    for whole, parts in zip(*seconds, strict=True):
-        compare("second gradient", parts, whole, 1e-11)
+    for expected, actual_gradient in zip(*seconds, strict=True):
+        compare("second gradient", actual_gradient, expected, 1e-11)
 
 
 def test_a_recomputed_block_drops_the_same_weights() -> None:
@@ -122,8 +122,8 @@ def test_function_transforms_see_blocks_too() -> None:
 
     expected = torch.autograd.grad(total(query), query)[0]
     assert torch.allclose(torch.func.grad(total)(query), expected)
-    many = torch.func.vmap(total)(torch.stack([query, 2 * query]))
-    assert torch.allclose(many, torch.stack([total(query), total(2 * query)]))
+    mapped = torch.func.vmap(total)(torch.stack([query, 2 * query]))
+    assert torch.allclose(mapped, torch.stack([total(query), total(2 * query)]))
 
 
 def test_a_score_of_the_whole_is_refused_with_the_shape_that_is_wanted() -> None:

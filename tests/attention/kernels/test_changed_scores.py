@@ -53,18 +53,18 @@ class Module(nn.Module, scores.DotLike):
 
 
 def hooked(score: nn.Module) -> nn.Module:
-    score.register_forward_hook(lambda module, given, out: 3 * out)
+    score.register_forward_hook(lambda module, inputs, out: 3 * out)
     return score
 
 
 def fed(score: nn.Module) -> nn.Module:
-    score.register_forward_pre_hook(lambda module, given: (given[0] * 2, given[1]))
+    score.register_forward_pre_hook(lambda module, inputs: (inputs[0] * 2, inputs[1]))
     return score
 
 
 def patched(score: Any, name: str) -> Any:
-    own = getattr(score, name)
-    setattr(score, name, lambda *given: 3 * own(*given))
+    parameter = getattr(score, name)
+    setattr(score, name, lambda *given: 3 * parameter(*given))
     return score
 
 
@@ -116,13 +116,13 @@ def test_their_gradients_are_those_of_the_call(name: str) -> None:
     weights = torch.softmax(score(*leaves[:2]), -1)
     expected = torch.autograd.grad((weights @ VALUE).sin().sum(), leaves)
     reading, look = regard.read(*leaves[:2], VALUE, score=score)
-    got = torch.autograd.grad(reading.sin().sum(), leaves, retain_graph=True)
-    for one, other in zip(got, expected, strict=True):
-        assert torch.allclose(one, other, atol=1e-4)
+    actual = torch.autograd.grad(reading.sin().sum(), leaves, retain_graph=True)
+    for a, b in zip(actual, expected, strict=True):
+        assert torch.allclose(a, b, atol=1e-4)
     weights = torch.softmax(score(*leaves[:2]), -1)
     expected = torch.autograd.grad(-(weights * weights.log()).sum(), leaves)
-    for one, other in zip(torch.autograd.grad(look.entropy().sum(), leaves), expected, strict=True):
-        assert torch.allclose(one, other, atol=1e-3)
+    for a, b in zip(torch.autograd.grad(look.entropy().sum(), leaves), expected, strict=True):
+        assert torch.allclose(a, b, atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -63,31 +63,31 @@ SERVED = [(kernel, "general") for kernel in ("sdpa", "matmul")] + [
 @pytest.mark.parametrize(("kernel", "score"), [*SERVED, ("cpu", "additive")])
 def test_gradients_are_those_of_the_plain_call(kernel: str, score: str, kind: str) -> None:
     torch.manual_seed(0)
-    made = {"additive": scores.Additive(4, 4, 3), "general": scores.General(4, 4)}.get(score)
-    made = bent() if made is None else made
+    options = {"additive": scores.Additive(4, 4, 3), "general": scores.General(4, 4)}.get(score)
+    options = bent() if options is None else options
     x = torch.randn(2, 5, 4, requires_grad=True)
-    wanted = [x, *made.parameters()]
+    leaves = [x, *options.parameters()]
 
     def gradients(kind: str) -> list[Tensor]:
-        for each in wanted:
-            each.grad = None
-        called(kind, attention(kernel, made), x).sum().backward()
-        return [each.grad for each in wanted]
+        for leaf in leaves:
+            leaf.grad = None
+        called(kind, attention(kernel, options), x).sum().backward()
+        return [each.grad for each in leaves]
 
-    for got, expected in zip(gradients(kind), gradients("plain"), strict=True):
-        assert torch.allclose(got, expected, atol=1e-6)
+    for actual, expected in zip(gradients(kind), gradients("plain"), strict=True):
+        assert torch.allclose(actual, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["checkpoint", "save_on_cpu", "copies"])
 def test_gradients_of_gradients_too(kind: str) -> None:
     torch.manual_seed(0)
     score, x = scores.Additive(4, 4, 3), torch.randn(2, 5, 4, requires_grad=True)
-    wanted = [x, *score.parameters()]
+    leaves = [x, *score.parameters()]
 
     def gradients(kind: str) -> Any:
         reading = called(kind, attention("blocked", score), x)
-        (first,) = torch.autograd.grad(reading.sum(), x, create_graph=True)
-        return torch.autograd.grad(first.square().sum(), wanted, allow_unused=True)
+        (gradient,) = torch.autograd.grad(reading.sum(), x, create_graph=True)
+        return torch.autograd.grad(gradient.square().sum(), leaves, allow_unused=True)
 
-    for got, expected in zip(gradients(kind), gradients("plain"), strict=True):
-        assert got is expected is None or torch.allclose(got, expected, atol=1e-6)
+    for actual, expected in zip(gradients(kind), gradients("plain"), strict=True):
+        assert actual is expected is None or torch.allclose(actual, expected, atol=1e-6)

@@ -36,9 +36,9 @@ CALLS = [  # the interpreter of triton is slow
 def same(call: Callable[[], tuple[Any, ...]]) -> None:
     expected = call()
     with torch.device("meta"):
-        got = call()
-    for one, other in zip(got, expected, strict=True):
-        equal = one == other if isinstance(one, str) else torch.allclose(one, other, equal_nan=True)
+        actual = call()
+    for a, b in zip(actual, expected, strict=True):
+        equal = a == b if isinstance(a, str) else torch.allclose(a, b, equal_nan=True)
         assert equal
 
 
@@ -89,8 +89,16 @@ def test_of_looks(score: Any) -> None:
         look = regard.look(query, query, score=score, mask=masks.padding([LENGTH, 5]))
         entropy = look.entropy()
         gradients = torch.autograd.grad(entropy.sum(), query)
-        some, page = look.weights(rows=[1, 2], columns=range(4)), look._repr_html_()
-        return entropy, some, look.map(3, 3), *look.top(2), look.received(), page, *gradients
+        selected_weights, page = look.weights(rows=[1, 2], columns=range(4)), look._repr_html_()
+        return (
+            entropy,
+            selected_weights,
+            look.map(3, 3),
+            *look.top(2),
+            look.received(),
+            page,
+            *gradients,
+        )
 
     same(call)
 

@@ -53,21 +53,21 @@ FORWARDS: dict[str, Any] = {
 def test_forward_mode_is_right_where_no_kernel_is_pinned(kernel: str, mode: str) -> None:
     assert regard.explain(QUERY, KEY, score=SCORES[kernel]).kernel == kernel
     expected = exact(kernel)
-    got = FORWARDS[mode](lambda query: read(query, kernel))
+    actual = FORWARDS[mode](lambda query: read(query, kernel))
     assert expected.abs().max() > 1e-3
-    assert torch.allclose(got, expected, atol=1e-5)
+    assert torch.allclose(actual, expected, atol=1e-5)
 
 
 @FAST
 @pytest.mark.parametrize("mode", list(FORWARDS))
 def test_a_pinned_kernel_without_forward_mode_names_one_that_has_it(kernel: str, mode: str) -> None:
-    other = {"sdpa": "matmul", "cpu": "blocked"}[kernel]
-    refusal = pytest.raises(KernelRefusedError, match=rf"pin regard.kernel\('{other}'\)")
+    other_kernel = {"sdpa": "matmul", "cpu": "blocked"}[kernel]
+    refusal = pytest.raises(KernelRefusedError, match=rf"pin regard.kernel\('{other_kernel}'\)")
     with regard.kernel(kernel), refusal:
         FORWARDS[mode](lambda query: read(query, kernel))
-    with regard.kernel(other):
-        got = FORWARDS[mode](lambda query: read(query, kernel))
-    assert torch.allclose(got, exact(kernel), atol=1e-5)
+    with regard.kernel(other_kernel):
+        actual = FORWARDS[mode](lambda query: read(query, kernel))
+    assert torch.allclose(actual, exact(kernel), atol=1e-5)
 
 
 @FAST
@@ -92,10 +92,10 @@ def test_a_pinned_kernel_without_functional_gradients_names_one_that_has_them() 
 
 def test_what_is_only_mapped_keeps_the_fast_kernel() -> None:
     with regard.kernel("cpu"):
-        got = torch.vmap(lambda query, key: regard.attend(query, key, key, score=SCORES["cpu"]))(
+        actual = torch.vmap(lambda query, key: regard.attend(query, key, key, score=SCORES["cpu"]))(
             QUERY, KEY
         )
-    assert torch.allclose(got, regard.attend(QUERY, KEY, KEY, score=SCORES["cpu"]), atol=1e-6)
+    assert torch.allclose(actual, regard.attend(QUERY, KEY, KEY, score=SCORES["cpu"]), atol=1e-6)
 
 
 @pytest.mark.parametrize("kernel", ["reference", "blocked"])
@@ -121,5 +121,7 @@ def test_dropout_follows_the_randomness_of_vmap(kernel: str, randomness: str) ->
         with regard.kernel(kernel):
             return regard.attend(query, KEY[0], KEY[0], dropout=0.5)
 
-    one, other = torch.vmap(read, randomness=randomness)(QUERY[:1].expand(2, -1, -1))
-    assert torch.equal(one, other) == (randomness == "same")
+    first_readings, second_readings = torch.vmap(read, randomness=randomness)(
+        QUERY[:1].expand(2, -1, -1)
+    )
+    assert torch.equal(first_readings, second_readings) == (randomness == "same")

@@ -23,29 +23,31 @@ SOURCES = {
 }
 
 
-def said(source: str) -> set[str]:
+def names_in(source: str) -> set[str]:
     """The sentences that `supports` of a file, or a class of it, may give, … for what they name."""
     file, _, kind = source.partition(":")
     nodes = list(ast.walk(ast.parse((ROOT / file).read_text())))
     if kind:
-        own = next(node for node in nodes if isinstance(node, ast.ClassDef) and node.name == kind)
-        nodes = list(ast.walk(own))
-    found = set()
+        class_node = next(
+            node for node in nodes if isinstance(node, ast.ClassDef) and node.name == kind
+        )
+        nodes = list(ast.walk(class_node))
+    names = set()
     for node in nodes:
         sentence = node.value if isinstance(node, ast.Return) else None
         if isinstance(sentence, ast.Constant) and isinstance(sentence.value, str):
-            found.add(sentence.value)
+            names.add(sentence.value)
         elif isinstance(sentence, ast.JoinedStr):
-            found.add(
+            names.add(
                 "".join(
                     part.value if isinstance(part, ast.Constant) else "…"
                     for part in sentence.values
                 )
             )
-    return found
+    return names
 
 
-def listed() -> dict[str, set[str]]:
+def listed_kernels() -> dict[str, set[str]]:
     """The table of refusals: | kernel, kernel | sentence |."""
     section = PAGE.read_text(encoding="utf-8").split("## Refusals", 1)[1].split("\n## ", 1)[0]
     table: dict[str, set[str]] = {name: set() for name in KERNELS}
@@ -57,10 +59,10 @@ def listed() -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("kernel", list(KERNELS))
 def test_the_page_lists_the_refusals_there_are(kernel: str) -> None:
-    there = set().union(*(said(source) for source in SOURCES[kernel]))
-    assert listed()[kernel] == there
+    documented = set().union(*(names_in(source) for source in SOURCES[kernel]))
+    assert listed_kernels()[kernel] == documented
 
 
 def test_every_kernel_has_its_sources_named() -> None:
     assert set(SOURCES) == set(KERNELS)
-    assert all(said(SOURCES[name][0]) for name in ("cpu", "triton", "sdpa"))
+    assert all(names_in(SOURCES[name][0]) for name in ("cpu", "triton", "sdpa"))

@@ -48,12 +48,12 @@ def frozen(score: Any) -> tuple[dict[str, Any], Tensor]:
     return {"score": score.requires_grad_(False)}, score.weight
 
 
-def of_score(score: Any, changed: Tensor) -> tuple[dict[str, Any], Tensor]:
-    return {"score": score}, changed
+def of_score(score: Any, tensor: Tensor) -> tuple[dict[str, Any], Tensor]:
+    return {"score": score}, tensor
 
 
-def of_mask(changed: Tensor, make: Callable[[Tensor], Any]) -> tuple[dict[str, Any], Tensor]:
-    return {"mask": make(changed)}, changed
+def of_mask(tensor: Tensor, make: Callable[[Tensor], Any]) -> tuple[dict[str, Any], Tensor]:
+    return {"mask": make(tensor)}, tensor
 
 
 def stretched() -> tuple[dict[str, Any], Tensor]:
@@ -66,10 +66,10 @@ def learned() -> tuple[dict[str, Any], Tensor]:
     return {"normaliser": normaliser}, normaliser.power
 
 
-def closure(made: bool) -> tuple[dict[str, Any], Tensor]:
+def closure(has_history: bool) -> tuple[dict[str, Any], Tensor]:
     matrix, root = draw(4, 4), draw(4, 4).requires_grad_()
-    other = root * 2 if made else root  # with a history, blocks are kept by checkpoints
-    return {"score": lambda q, k: q @ matrix @ k.mT + q @ other @ k.mT}, matrix
+    vectors = root * 2 if has_history else root  # with a history, blocks are kept by checkpoints
+    return {"score": lambda q, k: q @ matrix @ k.mT + q @ vectors @ k.mT}, matrix
 
 
 SHUT = torch.arange(6) < torch.tensor([[[6]], [[2]]])
@@ -84,8 +84,8 @@ PARTS: dict[str, Callable[[], tuple[dict[str, Any], Tensor]]] = {
     ),
     "function": lambda: of_mask(torch.tensor(4), lambda n: lambda row, column: column < n),
     "bias": lambda: (lambda bias: ({"bias": bias}, bias))(draw(5, 6)),
-    "closure of a score": lambda: closure(made=False),
-    "closure of a score with a history": lambda: closure(made=True),
+    "closure of a score": lambda: closure(has_history=False),
+    "closure of a score with a history": lambda: closure(has_history=True),
     "buffer of a score": stretched,
     "frozen parameter": lambda: frozen(scores.Additive(4, 4, 3)),
     "frozen matrix": lambda: frozen(scores.General(4, 4)),
@@ -115,25 +115,25 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.attention.kernels.tiled.AREA", 1)  # sdpa in tiles
 
 
-def reading(kernel: str, tensors: list[Tensor], how: dict[str, Any]) -> Tensor:
+def reading(kernel: str, tensors: list[Tensor], options: dict[str, Any]) -> Tensor:
     with regard.kernel(kernel):
-        return regard.attend(*tensors, **how)
+        return regard.attend(*tensors, **options)
 
 
 ADDITIVE = scores.Additive(4, 4, 3)
 
 
-def with_score(kernel: str, how: dict[str, Any]) -> None:
+def with_score(kernel: str, options: dict[str, Any]) -> None:
     """The kernels of one score take that."""
     if kernel in ("cpu", "triton"):
-        how.setdefault("score", ADDITIVE)
+        options.setdefault("score", ADDITIVE)
 
 
-def serves(kernel: str, how: dict[str, Any]) -> bool:
-    with_score(kernel, how)
+def serves(kernel: str, options: dict[str, Any]) -> bool:
+    with_score(kernel, options)
     try:
         with regard.kernel(kernel):
-            regard.explain(*leaves(), **how)
+            regard.explain(*leaves(), **options)
     except KernelRefusedError:
         return False
     return True
@@ -158,47 +158,49 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("kernel", "part"), CASES)
-def test_gradients_are_those_of_the_call_or_an_error(kernel: str, part: str) -> None:
-    how, changed = PARTS[part]()
-    with_score(kernel, how)
+@pytest.mark.parametrize(("kernel", "case"), CASES)
+def test_gradients_are_those_of_the_call_or_an_error(kernel: str, case: str) -> None:
+    options, tensor = PARTS[case]()
+    with_score(kernel, options)
     tensors = leaves()
-    expected = torch.autograd.grad(reading(kernel, tensors, how).sin().sum(), tensors)
-    loss = reading(kernel, tensors, how).sin().sum()
-    change(changed)
-    got = unless_refused(loss, tensors)
+    expected = torch.autograd.grad(reading(kernel, tensors, options).sin().sum(), tensors)
+    loss = reading(kernel, tensors, options).sin().sum()
+    change(tensor)
+    actual = unless_refused(loss, tensors)
     if kernel == "blocked":  # which computes everything again
-        assert got is None
-    if got is not None:
-        for one, other in zip(got, expected, strict=True):
-            assert torch.allclose(one, other, atol=1e-6)
+        assert actual is None
+    if actual is not None:
+        for a, b in zip(actual, expected, strict=True):
+            assert torch.allclose(a, b, atol=1e-6)
 
 
 @pytest.mark.parametrize("kernel", sorted(set(KERNELS) - {"triton"}))
 @pytest.mark.parametrize("at", range(3), ids=["query", "key", "value"])
-@pytest.mark.parametrize("made", [False, True], ids=["leaves", "history"])
-def test_so_with_the_tensors_of_the_call(at: int, kernel: str, made: bool) -> None:
-    how = closure(made=True)[0] if made and kernel in ("blocked", "reference") else {}
-    with_score(kernel, how)
+@pytest.mark.parametrize("has_history", [False, True], ids=["leaves", "history"])
+def test_so_with_the_tensors_of_the_call(at: int, kernel: str, has_history: bool) -> None:
+    options = (
+        closure(has_history=True)[0] if has_history and kernel in ("blocked", "reference") else {}
+    )
+    with_score(kernel, options)
     tensors = leaves()
     computed = [tensor * 1 for tensor in tensors]
-    loss = reading(kernel, computed, how).sin().sum()
+    loss = reading(kernel, computed, options).sin().sum()
     exact = torch.autograd.grad(loss, tensors, retain_graph=True)
     computed[at].detach().zero_()
-    got = unless_refused(loss, tensors)
+    actual = unless_refused(loss, tensors)
     if kernel == "blocked":
-        assert got is None
-    if got is not None:
-        for one, other in zip(got, exact, strict=True):
-            assert torch.allclose(one, other, atol=1e-6)
+        assert actual is None
+    if actual is not None:
+        for a, b in zip(actual, exact, strict=True):
+            assert torch.allclose(a, b, atol=1e-6)
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_so_with_the_gradients_of_looks(part: str) -> None:
-    how, changed = PARTS[part]()
+@pytest.mark.parametrize("case", PARTS)
+def test_so_with_the_gradients_of_looks(case: str) -> None:
+    options, tensor = PARTS[case]()
     query, key, _ = leaves()
-    entropy = regard.look(query, key, **how).entropy().sum()
-    change(changed)
+    entropy = regard.look(query, key, **options).entropy().sum()
+    change(tensor)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         entropy.backward()
 
@@ -218,10 +220,10 @@ def test_so_with_the_weights_of_queries_that_are_summed(score: Any) -> None:
 def test_gradients_of_gradients_are_guarded_too() -> None:
     tensors, lengths = leaves(), torch.tensor([6, 2])
     loss = reading("blocked", tensors, {"mask": masks.padding(lengths)}).sin().sum()
-    (first,) = torch.autograd.grad(loss, tensors[0], create_graph=True)
+    (gradient,) = torch.autograd.grad(loss, tensors[0], create_graph=True)
     lengths[0] = 1
     with pytest.raises(ChangedError, match=r"mask \(torch.int64 of shape \[2\]\) is at version 1"):
-        first.square().sum().backward()
+        gradient.square().sum().backward()
 
 
 def test_a_score_may_write_to_what_is_its_own() -> None:

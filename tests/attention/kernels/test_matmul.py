@@ -23,25 +23,27 @@ def error(reading: Tensor, exact: Tensor) -> float:
     return (reading.double() - exact).abs().max().item()
 
 
-@pytest.mark.parametrize("how", [{}, {"mask": masks.causal(align="start")}], ids=["all", "causal"])
+@pytest.mark.parametrize(
+    "options", [{}, {"mask": masks.causal(align="start")}], ids=["all", "causal"]
+)
 @pytest.mark.parametrize("size", [1.0, 4.0])
 @HALF_TYPES
 def test_a_reading_with_gradients_is_as_exact_as_one_without(
-    dtype: torch.dtype, size: float, how: dict[str, Any]
+    dtype: torch.dtype, size: float, options: dict[str, Any]
 ) -> None:
     halves = draw(dtype, size)
     leaves = [each.double().requires_grad_() for each in halves]
-    exact = regard.attend(*leaves, **how)
+    exact = regard.attend(*leaves, **options)
     slopes = torch.autograd.grad(exact.sum(), leaves)
-    plain = regard.attend(*halves, **how)
+    plain = regard.attend(*halves, **options)
     trained = [each.requires_grad_() for each in halves]
-    assert regard.explain(*trained, **how).kernel == "matmul"
-    reading = regard.attend(*trained, **how)
+    assert regard.explain(*trained, **options).kernel == "matmul"
+    reading = regard.attend(*trained, **options)
     assert reading.dtype == dtype
     assert error(reading, exact) <= 1.01 * error(plain, exact)
     # What a rounding of the numbers alone may change; scores in half precision gave 20 times that.
-    for got, slope in zip(torch.autograd.grad(reading.sum(), trained), slopes, strict=True):
-        assert error(got, slope) <= 0.01 * max(1.0, slope.abs().max().item())
+    for actual, slope in zip(torch.autograd.grad(reading.sum(), trained), slopes, strict=True):
+        assert error(actual, slope) <= 0.01 * max(1.0, slope.abs().max().item())
 
 
 def test_under_autocast_too() -> None:

@@ -51,13 +51,13 @@ def test_the_reading_is_that_under_the_mask(kernel: str, name: str) -> None:
 def test_the_mask_is_gone_and_the_keys_that_nobody_reads_too(name: str) -> None:
     mask, queries, keys = CUTTING[name]
     query, key, value = draw(queries)
-    request, left = narrowed(ask(query, key, value, mask=mask), value)
+    request, start = narrowed(ask(query, key, value, mask=mask), value)
     assert request.mask is None
-    assert (request.keys, request.key.shape[-2], left.shape[-2]) == (keys, keys, keys)
+    assert (request.keys, request.key.shape[-2], start.shape[-2]) == (keys, keys, keys)
 
 
 @pytest.mark.parametrize(
-    "how",
+    "options",
     [
         {"mask": masks.padding([5, 4])},
         {"mask": masks.padding([0, 0])},
@@ -71,9 +71,9 @@ def test_the_mask_is_gone_and_the_keys_that_nobody_reads_too(name: str) -> None:
     ],
     ids=["lengths", "nothing", "causal", "bias", "score", "normaliser"],
 )
-def test_other_requests_stay_as_they_are(how: dict[str, Any]) -> None:
+def test_other_requests_stay_as_they_are(options: dict[str, Any]) -> None:
     query, key, value = draw(4)
-    request = ask(query, key, value, **how)
+    request = ask(query, key, value, **options)
     assert narrowed(request, value) == (request, value)
 
 
@@ -103,8 +103,8 @@ def test_numbers_beyond_the_keys_that_are_read_have_no_effect() -> None:
 def test_sparse_normalisers_are_narrowed_too() -> None:
     query, key, value = draw(4)
     with torch.no_grad():
-        got = regard.attend(query, key, value, mask=masks.padding(5), normaliser="sparsemax")
+        actual = regard.attend(query, key, value, mask=masks.padding(5), normaliser="sparsemax")
         exact = regard.attend(
             query, key[..., :5, :], value[..., :5, :], normaliser=normalisers.Sparsemax()
         )
-    compare("reading", got, exact, 1e-12)
+    compare("reading", actual, exact, 1e-12)

@@ -38,9 +38,11 @@ def score_for(kernel: str) -> Any:
 def alone(lengths: list[int], keys: list[int], tensors: list[Tensor], **how: Any) -> Tensor:
     """Every sentence a request of its own, on the reference."""
     query, key, value = tensors
-    parts = zip(query.split(lengths, -2), key.split(keys, -2), value.split(keys, -2), strict=True)
+    sentences = zip(
+        query.split(lengths, -2), key.split(keys, -2), value.split(keys, -2), strict=True
+    )
     with regard.kernel("reference"):
-        return torch.cat([regard.attend(*part, **how) for part in parts], -2)
+        return torch.cat([regard.attend(*part, **how) for part in sentences], -2)
 
 
 @EVERY_KERNEL
@@ -50,11 +52,13 @@ def test_a_sentence_reads_what_it_reads_alone(kernel: str, rule: masks.Mask | No
     mask, score = masks.packed(LENGTHS), score_for(kernel)
     expected = alone(LENGTHS, LENGTHS, tensors, mask=rule, score=score)
     with regard.kernel(kernel):
-        got = regard.attend(*tensors, mask=mask if rule is None else rule & mask, score=score)
-    compare("reading", got, expected, 1e-12)
+        actual = regard.attend(*tensors, mask=mask if rule is None else rule & mask, score=score)
+    compare("reading", actual, expected, 1e-12)
     theirs = torch.autograd.grad(expected.sin().sum(), tensors)
-    for exact, own in zip(theirs, torch.autograd.grad(got.sin().sum(), tensors), strict=True):
-        compare("gradient", own, exact, 1e-12)
+    for exact, local_value in zip(
+        theirs, torch.autograd.grad(actual.sin().sum(), tensors), strict=True
+    ):
+        compare("gradient", local_value, exact, 1e-12)
 
 
 @EVERY_KERNEL
@@ -66,12 +70,14 @@ def test_queries_of_one_packing_read_keys_of_another(kernel: str) -> None:
         dense = mask.dense((3,), 11, 14)
         expected = regard.attend(*tensors, mask=dense, score=score, bias=bias)
     with regard.kernel(kernel):
-        got = regard.attend(*tensors, mask=mask, score=score, bias=bias)
-    compare("reading", got, expected, 1e-12)
-    assert not got[:, 4:9].any()  # a sentence without keys
+        actual = regard.attend(*tensors, mask=mask, score=score, bias=bias)
+    compare("reading", actual, expected, 1e-12)
+    assert not actual[:, 4:9].any()  # a sentence without keys
     theirs = torch.autograd.grad(expected.sin().sum(), tensors)
-    for exact, own in zip(theirs, torch.autograd.grad(got.sin().sum(), tensors), strict=True):
-        compare("gradient", own, exact, 1e-12)
+    for exact, local_value in zip(
+        theirs, torch.autograd.grad(actual.sin().sum(), tensors), strict=True
+    ):
+        compare("gradient", local_value, exact, 1e-12)
 
 
 @pytest.mark.parametrize("lengths", [[3, 0, 4], [3, 4]])
@@ -92,10 +98,12 @@ def test_a_padded_batch_reads_the_same() -> None:
         sentences = [part.transpose(0, 1) for part in tensor.split(lengths.tolist(), -2)]
         stacked = torch.nn.utils.rnn.pad_sequence(sentences, batch_first=True)
         padded.append(stacked.transpose(1, 2))
-    whole = regard.attend(*padded, mask=masks.padding(lengths) & CAUSAL)
+    padded_reading = regard.attend(*padded, mask=masks.padding(lengths) & CAUSAL)
     packed = regard.attend(*packs, mask=masks.packed(lengths) & CAUSAL)
-    for part, sentence in zip(packed.split(lengths.tolist(), -2), whole, strict=True):
-        compare("reading", part, sentence[:, : part.shape[-2]], 1e-12)
+    for packed_sentence, sentence in zip(
+        packed.split(lengths.tolist(), -2), padded_reading, strict=True
+    ):
+        compare("reading", packed_sentence, sentence[:, : packed_sentence.shape[-2]], 1e-12)
 
 
 def test_it_is_the_mask_of_documents() -> None:
@@ -130,9 +138,9 @@ def test_tiles_are_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(division, "FEW", 1)
     frame = Frame((), 11, 11, torch.device("cpu"))
     for mask, triangle in ((masks.packed(LENGTHS), False), (masks.packed(LENGTHS) & CAUSAL, True)):
-        got = [(tile.rows, tile.columns, tile.triangle) for tile in division.tiles(mask, frame)]
+        tiles = [(tile.rows, tile.columns, tile.triangle) for tile in division.tiles(mask, frame)]
         spans = [range(3), range(3, 4), range(4, 9), range(9, 11)]
-        assert got == [(span, span, triangle and len(span) > 1) for span in spans]
+        assert tiles == [(span, span, triangle and len(span) > 1) for span in spans]
 
 
 @pytest.mark.parametrize(
@@ -159,8 +167,8 @@ def test_blocks_pass_over_what_nobody_may_read(
 
 def test_a_function_of_the_callers_sees_every_key() -> None:
     long = torch.zeros(1, 1024, 8)
-    for own in ({"normaliser": torch.sigmoid}, {"score": lambda q, k: q @ k.mT}):
-        spans = blocked.spans_of(ask(long, long, mask=masks.packed([64] * 16), **own), 256)
+    for options in ({"normaliser": torch.sigmoid}, {"score": lambda q, k: q @ k.mT}):
+        spans = blocked.spans_of(ask(long, long, mask=masks.packed([64] * 16), **options), 256)
         assert all(s.columns == slice(0, 1024) for s in spans)
 
 

@@ -71,8 +71,8 @@ def test_an_exported_program_reads_the_same(kernel: str) -> None:
     query, key = torch.randn(2, 5, 4), torch.randn(2, 7, 4)
     reader, lengths = Reader(kernel), torch.tensor([7, 3])
     program = torch.export.export(reader, (query, key, lengths))
-    for other in (lengths, torch.tensor([1, 0])):
-        got = program.module()(query, key, other)
-        assert torch.allclose(got, reader(query, key, other), atol=1e-6)
+    for sizes in (lengths, torch.tensor([1, 0])):
+        actual = program.module()(query, key, sizes)
+        assert torch.allclose(actual, reader(query, key, sizes), atol=1e-6)
     if kernel == "cpu":
         assert "regard.additive" in str(program.graph)

@@ -23,7 +23,7 @@ class Dense:
 
     @classmethod
     def of(cls, arguments: dict[str, Any]) -> Dense:
-        request = ask(arguments["query"], arguments["key"], **_how(arguments))
+        request = ask(arguments["query"], arguments["key"], **options(arguments))
         shape = (*request.batch(), request.queries, request.keys)
         readable = request.readable()
         if readable is None:
@@ -50,9 +50,9 @@ class Dense:
 
     def ranked(self, count: int) -> Tensor:
         """The heaviest weights, those of keys that may be read."""
-        held = torch.where(self.readable, self.weights, -torch.inf)
-        held = torch.nn.functional.pad(held, (0, count), value=-torch.inf)
-        best = held.sort(-1, descending=True).values[..., :count]
+        ranked_weights = torch.where(self.readable, self.weights, -torch.inf)
+        ranked_weights = torch.nn.functional.pad(ranked_weights, (0, count), value=-torch.inf)
+        best = ranked_weights.sort(-1, descending=True).values[..., :count]
         return torch.where(best == -torch.inf, 0.0, best)
 
     def map(self, height: int, width: int, reduce: str) -> Tensor:
@@ -78,9 +78,9 @@ def bin_of(i: int, count: int, length: int) -> slice:
     return slice(start, max(start + 1, (i + 1) * length // count))
 
 
-def _how(arguments: dict[str, Any]) -> dict[str, Any]:
+def options(arguments: dict[str, Any]) -> dict[str, Any]:
     return {n: arguments.get(n) for n in ("score", "bias", "mask", "normaliser")}
 
 
 def without_value(arguments: dict[str, Any]) -> dict[str, Any]:
-    return {"query": arguments["query"], "key": arguments["key"], **_how(arguments)}
+    return {"query": arguments["query"], "key": arguments["key"], **options(arguments)}

@@ -68,10 +68,10 @@ def test_the_number_of_threads_changes_nothing(
     look = regard.look(query, key, score=score, mask=masks.band(300, 40))
     alone = look.weights(), look.entropy(), look.top(5)[1]
     monkeypatch.setattr(calls, "_workers", lambda problem: threads)
-    for one_thread, several in zip(
+    for one_thread, of_threads in zip(
         alone, (look.weights(), look.entropy(), look.top(5)[1]), strict=True
     ):
-        assert torch.equal(one_thread, several)
+        assert torch.equal(one_thread, of_threads)
 
 
 def test_nan_in_keys_that_are_masked_reaches_no_answer() -> None:
@@ -84,10 +84,10 @@ def test_nan_in_keys_that_are_masked_reaches_no_answer() -> None:
     bias = torch.zeros(2, 1, 40)
     bias[1, :, 6:] = -torch.inf
     biased = regard.look(query, spoilt, score=score, bias=bias)
-    for other in (look, biased):
-        assert torch.allclose(other.entropy(), clean.entropy(), atol=1e-6)
-        assert torch.allclose(other.received(), clean.received(), atol=1e-6)
-        assert torch.equal(other.top(3)[1], clean.top(3)[1])
+    for second_look in (look, biased):
+        assert torch.allclose(second_look.entropy(), clean.entropy(), atol=1e-6)
+        assert torch.allclose(second_look.received(), clean.received(), atol=1e-6)
+        assert torch.equal(second_look.top(3)[1], clean.top(3)[1])
 
 
 def test_of_equal_keys_the_first_comes_first() -> None:
@@ -102,11 +102,15 @@ def test_rows_that_are_picked_are_those_of_the_whole() -> None:
     query, key = torch.randn(2, 3, 30, 8), torch.randn(2, 3, 45, 8)
     score = scores.Additive(8, 8, 9, heads=3).requires_grad_(False)
     look = regard.look(query, key, score=score, mask=masks.causal(align="end"))
-    whole, rows = look.weights(), [29, 4, 4, 17]
-    assert torch.allclose(look.weights(rows=rows, columns=[3, 0]), whole[..., rows, :][..., [3, 0]])
-    assert torch.allclose(look.received(rows=rows), whole[..., rows, :].sum(-2), atol=1e-6)
+    all_weights, rows = look.weights(), [29, 4, 4, 17]
+    assert torch.allclose(
+        look.weights(rows=rows, columns=[3, 0]), all_weights[..., rows, :][..., [3, 0]]
+    )
+    assert torch.allclose(look.received(rows=rows), all_weights[..., rows, :].sum(-2), atol=1e-6)
     assert torch.allclose(look[1, 2].map(5, 9), look.map(5, 9)[1, 2])
-    assert torch.allclose(look.mean_heads().weights(rows=rows), whole.mean(1)[:, rows], atol=1e-6)
+    assert torch.allclose(
+        look.mean_heads().weights(rows=rows), all_weights.mean(1)[:, rows], atol=1e-6
+    )
 
 
 def test_a_look_beside_a_reading_with_dropout_is_of_the_weights_before_it() -> None:

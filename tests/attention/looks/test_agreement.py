@@ -32,25 +32,25 @@ def look_and_dense(case: Case, learning: bool = False) -> tuple[Look, Dense]:
     return regard.look(**arguments), exact
 
 
-def check(case: Case, name: str, got: Tensor, exact: Tensor) -> None:
+def check(case: Case, name: str, actual: Tensor, exact: Tensor) -> None:
     """Half precisions are computed in float32 from what they hold, so they are as exact."""
     tolerance = TOLERANCE[torch.promote_types(case.dtype, torch.float32)] * case.slack
-    held = exact == -torch.inf
-    assert torch.equal(got == -torch.inf, held), name
-    assert not got.requires_grad
+    is_lowest = exact == -torch.inf
+    assert torch.equal(actual == -torch.inf, is_lowest), name
+    assert not actual.requires_grad
     # `exact` may be nan: the entropy of weights below 0. A log-normaliser may be out of range.
-    held = held | exact.isnan() | (exact.abs() > torch.finfo(got.dtype).max)
-    assert torch.equal(got.isnan(), exact.isnan()), name
-    compare(name, got.masked_fill(held, 0.0), exact.masked_fill(held, 0.0), tolerance)
+    is_lowest = is_lowest | exact.isnan() | (exact.abs() > torch.finfo(actual.dtype).max)
+    assert torch.equal(actual.isnan(), exact.isnan()), name
+    compare(name, actual.masked_fill(is_lowest, 0.0), exact.masked_fill(is_lowest, 0.0), tolerance)
 
 
-def reads_of(exact: Dense, got: Tensor, found: Tensor) -> Tensor:
+def reads_of(exact: Dense, actual: Tensor, result: Tensor) -> Tensor:
     """The exact weights at the positions found."""
-    at = found.clamp(min=0)
+    at = result.clamp(min=0)
     if not exact.weights.shape[-1]:
-        return torch.zeros_like(got, dtype=torch.float64)
-    assert bool(exact.readable.gather(-1, at)[found >= 0].all())
-    return torch.where(found >= 0, exact.weights.gather(-1, at), 0.0)
+        return torch.zeros_like(actual, dtype=torch.float64)
+    assert bool(exact.readable.gather(-1, at)[result >= 0].all())
+    return torch.where(result >= 0, exact.weights.gather(-1, at), 0.0)
 
 
 def check_answers(case: Case, look: Look, exact: Dense) -> None:
@@ -59,18 +59,18 @@ def check_answers(case: Case, look: Look, exact: Dense) -> None:
     check(case, "received", look.received(), exact.received())
     check(case, "distance", look.distance(), exact.distance(False))
     check(case, "signed distance", look.distance(signed=True), exact.distance(True))
-    weights, found = look.top(3)
+    weights, places = look.top(3)
     check(case, "top", weights, exact.ranked(3))
-    check(case, "top", weights, reads_of(exact, weights, found))
+    check(case, "top", weights, reads_of(exact, weights, places))
     readable = exact.readable.sum(-1, keepdim=True)
-    assert torch.equal(found >= 0, torch.arange(3) < readable)
-    assert torch.equal(look.argmax(), found[..., 0])
+    assert torch.equal(places >= 0, torch.arange(3) < readable)
+    assert torch.equal(look.argmax(), places[..., 0])
     queries, keys = look.shape[-2:]
     for reduce in ("mean", "max"):
         if queries and keys:
             height, width = (queries + 1) // 2, max(1, keys - 2)
-            got = look.map(height, width, reduce=reduce)
-            check(case, f"{reduce} map", got, exact.map(height, width, reduce))
+            actual = look.map(height, width, reduce=reduce)
+            check(case, f"{reduce} map", actual, exact.map(height, width, reduce))
 
 
 @BLOCKS

@@ -18,14 +18,14 @@ from regard.attention.scores import Additive, ScaledDot
 QUERIES, KEYS, HEADS = 9, 11, 3
 
 
-def shut(query: Tensor, key: Tensor) -> Tensor:
+def masked_bias(query: Tensor, key: Tensor) -> Tensor:
     return torch.where(key == query, -torch.inf, (key - query) / 7.0)
 
 
 BIASES: dict[str, Any] = {
     "alibi": Alibi(HEADS),
     "relative": RelativeBias(HEADS, buckets=8),
-    "shut": shut,
+    "shut": masked_bias,
 }
 SCORES = {
     "dots": ScaledDot(),

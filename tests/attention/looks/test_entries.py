@@ -47,26 +47,26 @@ HOW: dict[str, dict[str, Any]] = {
 INDICES = [0, -1, (1, 1), (..., 1), slice(1, None), (slice(0, 2), 0), (2, slice(0, 0)), ..., ()]
 
 
-def taken(tensor: Tensor, index: Any, own: int = 2) -> Tensor:
+def selected(tensor: Tensor, index: Any, kept_axes: int = 2) -> Tensor:
     """These entries of the batch axes, which come before a tensor's own."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return tensor[(*parts, *[slice(None)] * own) if ... in parts else index]
+    indices = index if isinstance(index, tuple) else (index,)
+    return tensor[(*indices, *[slice(None)] * kept_axes) if ... in indices else index]
 
 
 @pytest.mark.parametrize("index", INDICES, ids=str)
-@pytest.mark.parametrize("how", HOW.values(), ids=HOW)
-def test_a_selection_says_what_the_whole_says_of_it(how: dict[str, Any], index: Any) -> None:
+@pytest.mark.parametrize("options", HOW.values(), ids=HOW)
+def test_a_selection_says_what_the_whole_says_of_it(options: dict[str, Any], index: Any) -> None:
     look = regard.look(
-        seeded(BATCH, HEADS, QUERIES, WIDTH), seeded(1, HEADS, KEYS, WIDTH, seed=1), **how
+        seeded(BATCH, HEADS, QUERIES, WIDTH), seeded(1, HEADS, KEYS, WIDTH, seed=1), **options
     )
-    whole, chosen = look.weights(), look[index]
-    assert chosen.shape == tuple(taken(whole, index).shape)
-    for one in (chosen, StoredLook(whole)[index]):
-        torch.testing.assert_close(one.weights(), taken(whole, index))
-        torch.testing.assert_close(one.entropy(), taken(look.entropy(), index, 1))
-        torch.testing.assert_close(one.received(), taken(look.received(), index, 1))
-        torch.testing.assert_close(one.map(2, 3), taken(look.map(2, 3), index))
-        torch.testing.assert_close(one.top(2)[0], taken(look.top(2)[0], index))
+    all_weights, selection = look.weights(), look[index]
+    assert selection.shape == tuple(selected(all_weights, index).shape)
+    for selection_look in (selection, StoredLook(all_weights)[index]):
+        torch.testing.assert_close(selection_look.weights(), selected(all_weights, index))
+        torch.testing.assert_close(selection_look.entropy(), selected(look.entropy(), index, 1))
+        torch.testing.assert_close(selection_look.received(), selected(look.received(), index, 1))
+        torch.testing.assert_close(selection_look.map(2, 3), selected(look.map(2, 3), index))
+        torch.testing.assert_close(selection_look.top(2)[0], selected(look.top(2)[0], index))
 
 
 def test_a_selection_of_a_selection_and_of_a_mean() -> None:
@@ -147,7 +147,7 @@ def test_an_index_that_means_nothing_is_refused(
 @pytest.mark.parametrize("rows", [3, "ab", [0.5], torch.ones(5, dtype=torch.bool)])
 def test_rows_that_are_no_positions(rows: Any) -> None:
     look = regard.look(torch.zeros(5, 4), torch.zeros(5, 4))
-    for how in ({"rows": rows}, {"columns": rows}):
+    for options in ({"rows": rows}, {"columns": rows}):
         with pytest.raises(TypeError, match=r"positions (are|hold) .*: pass (several|whole)"):
-            look.weights(**how)
+            look.weights(**options)
     assert look.weights(rows=[]).shape == (0, 5)

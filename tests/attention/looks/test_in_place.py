@@ -15,11 +15,13 @@ from regard.attention.versions import ChangedError
 
 CAUSAL = masks.causal(align="end")
 MASKS: dict[str, Callable[[Tensor, Tensor], masks.MaskLike]] = {
-    "padding": lambda lengths, shown: masks.padding(lengths),
-    "both": lambda lengths, shown: masks.padding(lengths) & CAUSAL,
-    "either": lambda lengths, shown: masks.band(0, 0) | shown,
-    "documents": lambda lengths, shown: masks.documents(lengths[:, None], shown[:, 0].long() * 7),
-    "function": lambda lengths, shown: lambda row, column: column < lengths.max(),
+    "padding": lambda lengths, readable: masks.padding(lengths),
+    "both": lambda lengths, readable: masks.padding(lengths) & CAUSAL,
+    "either": lambda lengths, readable: masks.band(0, 0) | readable,
+    "documents": lambda lengths, readable: masks.documents(
+        lengths[:, None], readable[:, 0].long() * 7
+    ),
+    "function": lambda lengths, readable: lambda row, column: column < lengths.max(),
 }
 
 
@@ -57,12 +59,12 @@ def test_what_a_mask_holds_may_not_change_before_an_answer(
     make: Callable[[Tensor, Tensor], masks.MaskLike],
 ) -> None:
     query, key = draw()
-    lengths, shown = torch.tensor([7, 7]), torch.ones(2, 9, 7, dtype=torch.bool)
-    mask = make(lengths, shown)
+    lengths, readable = torch.tensor([7, 7]), torch.ones(2, 9, 7, dtype=torch.bool)
+    mask = make(lengths, readable)
     look, (_, second) = regard.look(query, key, mask=mask), regard.read(query, key, key, mask=mask)
     look.log_normaliser()
     lengths.copy_(torch.tensor([3, 3]))
-    shown[..., 2:] = False
+    readable[..., 2:] = False
     refuse(look)
     refuse(second)
     regard.look(query, key, mask=mask).entropy()  # of what the mask holds now
@@ -80,9 +82,9 @@ def test_nor_may_queries_keys_and_biases(at: int) -> None:
 
 
 FUNCTIONS: dict[str, Callable[[Tensor], dict[str, object]]] = {
-    "score": lambda held: {"score": lambda q, k: (q * held) @ k.mT},
-    "normaliser": lambda held: {"normaliser": lambda rows: torch.softmax(rows * held[0], -1)},
-    "mask": lambda held: {"mask": lambda row, column: column < row + held[0] * 9},
+    "score": lambda factors: {"score": lambda q, k: (q * factors) @ k.mT},
+    "normaliser": lambda factors: {"normaliser": lambda rows: torch.softmax(rows * factors[0], -1)},
+    "mask": lambda factors: {"mask": lambda row, column: column < row + factors[0] * 9},
 }
 
 
@@ -90,11 +92,11 @@ FUNCTIONS: dict[str, Callable[[Tensor], dict[str, object]]] = {
 def test_nor_may_what_a_function_of_the_callers_reads(
     make: Callable[[Tensor], dict[str, object]],
 ) -> None:
-    (query, key), held, beside = draw(), torch.ones(4), torch.ones(4)
-    look = regard.look(query, key, **make(held))
+    (query, key), factors, beside = draw(), torch.ones(4), torch.ones(4)
+    look = regard.look(query, key, **make(factors))
     beside.zero_()
     assert look.entropy().isfinite().all()
-    held.mul_(2)
+    factors.mul_(2)
     with pytest.raises(ChangedError, match="a tensor of the score, mask or normaliser"):
         look.entropy()
 

@@ -46,20 +46,20 @@ def draw() -> tuple[Tensor, Tensor, Tensor]:
     return query, key, bias
 
 
-@pytest.mark.parametrize("how", HOW.values(), ids=HOW)
+@pytest.mark.parametrize("options", HOW.values(), ids=HOW)
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
-def test_the_gradients_are_right(answer: Callable[[Look], Tensor], how: dict[str, Any]) -> None:
+def test_the_gradients_are_right(answer: Callable[[Look], Tensor], options: dict[str, Any]) -> None:
     if answer is ANSWERS["log-normaliser"] and isinstance(
-        how.get("normaliser"), normalisers.Entmax
+        options.get("normaliser"), normalisers.Entmax
     ):
         with pytest.raises(TypeError, match="softmax"):
-            regard.look(*draw()[:2], **how).log_normaliser()
+            regard.look(*draw()[:2], **options).log_normaliser()
         return
 
-    def asked(query: Tensor, key: Tensor, bias: Tensor) -> Tensor:
-        return answer(regard.look(query, key, bias=bias, **how))
+    def answer_of(query: Tensor, key: Tensor, bias: Tensor) -> Tensor:
+        return answer(regard.look(query, key, bias=bias, **options))
 
-    assert torch.autograd.gradcheck(asked, draw())
+    assert torch.autograd.gradcheck(answer_of, draw())
 
 
 @pytest.mark.parametrize("name", ["entropy", "received"])
@@ -72,10 +72,10 @@ def test_a_gradient_of_the_gradient(name: str) -> None:
 
 def test_a_memory_of_itself_gets_its_gradient_once() -> None:
     vectors = draw()[0]
-    got = torch.autograd.grad(regard.look(vectors, vectors).entropy().sum(), vectors)[0]
+    actual = torch.autograd.grad(regard.look(vectors, vectors).entropy().sum(), vectors)[0]
     weights = regard.look(vectors, vectors).weights()
     exact = torch.autograd.grad(-(weights * weights.log()).sum(), vectors)[0]
-    assert torch.allclose(got, exact)
+    assert torch.allclose(actual, exact)
 
 
 @pytest.mark.parametrize("power", [1, 2])
@@ -97,11 +97,11 @@ def test_parameters_get_their_gradients() -> None:
     query, key, _ = draw()
     score = scores.Additive(3, 3, 4).double()
     look = regard.look(query.detach(), key.detach(), score=score)
-    got = torch.autograd.grad(look.entropy().sum(), list(score.parameters()))
+    actual = torch.autograd.grad(look.entropy().sum(), list(score.parameters()))
     weights = look.weights()
     exact = torch.autograd.grad(-(weights * weights.log()).sum(), list(score.parameters()))
-    for one, other in zip(got, exact, strict=True):
-        assert torch.allclose(one, other)
+    for a, b in zip(actual, exact, strict=True):
+        assert torch.allclose(a, b)
 
 
 def test_parameters_hidden_in_a_function_get_theirs() -> None:
@@ -122,10 +122,10 @@ def test_so_do_those_of_a_normaliser_of_the_callers() -> None:
 
     query, key, _ = draw()
     look = regard.look(query, key, normaliser=Sharpened())
-    (got,) = torch.autograd.grad(look.entropy().sum(), Sharpened.power)
+    (gradient,) = torch.autograd.grad(look.entropy().sum(), Sharpened.power)
     weights = look.weights()
     (exact,) = torch.autograd.grad(-(weights * weights.log()).sum(), Sharpened.power)
-    assert torch.allclose(got, exact)
+    assert torch.allclose(gradient, exact)
 
 
 def test_the_weights_of_received_get_theirs() -> None:
@@ -194,7 +194,7 @@ def test_the_gradient_of_the_log_normaliser_is_the_softmax_however_large_the_sco
         bias=bias,
         normaliser=normalisers.Softmax(temperature),
     )
-    found = look.log_normaliser()
-    assert found.isfinite().all()
-    (slope,) = torch.autograd.grad(found.sum(), bias)
+    log_normaliser = look.log_normaliser()
+    assert log_normaliser.isfinite().all()
+    (slope,) = torch.autograd.grad(log_normaliser.sum(), bias)
     assert torch.allclose(slope * temperature, look.weights(), atol=1e-6)

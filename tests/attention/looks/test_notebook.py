@@ -35,8 +35,8 @@ def test_the_more_weight_the_less_transparent() -> None:
 
 def test_a_picture_for_each_head_up_to_eight() -> None:
     look = regard.look(torch.randn(3, 4, 60, 2), torch.randn(3, 4, 70, 2))
-    shown = pictures(look)
-    assert [each.shape for each in shown] == [(48, 48, 4)] * 8
+    visible_pictures = pictures(look)
+    assert [each.shape for each in visible_pictures] == [(48, 48, 4)] * 8
     assert "4 more" in look._repr_html_()
     assert "[1, 3]" in look._repr_html_()
     assert len(look._repr_html_()) < 60_000

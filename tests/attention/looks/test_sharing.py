@@ -96,8 +96,8 @@ def test_both_are_what_attend_and_look_say(make: Callable[[], Any]) -> None:
     options = {"score": score, "mask": MASK}
     together = total(*regard.read(query, key, value, **options))
     apart = total(regard.attend(query, key, value, **options), regard.look(query, key, **options))
-    for one, other in zip([*together[0], *together[1]], [*apart[0], *apart[1]], strict=True):
-        assert torch.allclose(one, other, atol=1e-10)
+    for a, b in zip([*together[0], *together[1]], [*apart[0], *apart[1]], strict=True):
+        assert torch.allclose(a, b, atol=1e-10)
 
 
 def test_a_look_at_half_precision_is_as_exact_as_one_alone() -> None:

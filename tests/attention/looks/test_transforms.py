@@ -45,27 +45,27 @@ QUERY, KEY = seeded(3, 2, 5, 4), seeded(3, 2, 7, 4, seed=1)
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("options", HOW)
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
-def test_vmap(how: str, answer: str) -> None:
-    if (how, answer) == ("sparse", "log_normaliser"):
+def test_vmap(options: str, answer: str) -> None:
+    if (options, answer) == ("sparse", "log_normaliser"):
         pytest.skip("only a softmax has one")
 
     def ask(query: Tensor, key: Tensor) -> Tensor:
-        return ANSWERS[answer](regard.look(query, key, **HOW[how]))
+        return ANSWERS[answer](regard.look(query, key, **HOW[options]))
 
     expected = torch.stack([ask(query, key) for query, key in zip(QUERY, KEY, strict=True)])
     torch.testing.assert_close(torch.func.vmap(ask)(QUERY, KEY), expected)
 
 
 @pytest.mark.parametrize("answer", LEARNED)
-@pytest.mark.parametrize("how", HOW)
-def test_func_grad(how: str, answer: str) -> None:
-    if (how, answer) == ("sparse", "log_normaliser"):
+@pytest.mark.parametrize("options", HOW)
+def test_func_grad(options: str, answer: str) -> None:
+    if (options, answer) == ("sparse", "log_normaliser"):
         pytest.skip("only a softmax has one")
 
     def ask(query: Tensor) -> Tensor:
-        return ANSWERS[answer](regard.look(query, KEY[0], **HOW[how])).square().sum()
+        return ANSWERS[answer](regard.look(query, KEY[0], **HOW[options])).square().sum()
 
     query = QUERY[0].clone().requires_grad_()
     ask(query).backward()
@@ -77,8 +77,8 @@ def test_answers_without_a_gradient_can_be_asked_within_func_grad(answer: str) -
     def ask(query: Tensor) -> tuple[Tensor, Tensor]:
         return query.sum(), ANSWERS[answer](regard.look(query, KEY[0]))
 
-    _, found = torch.func.grad(ask, has_aux=True)(QUERY[0])
-    torch.testing.assert_close(found, ANSWERS[answer](regard.look(QUERY[0], KEY[0])))
+    _, answer_values = torch.func.grad(ask, has_aux=True)(QUERY[0])
+    torch.testing.assert_close(answer_values, ANSWERS[answer](regard.look(QUERY[0], KEY[0])))
 
 
 def test_vmap_over_lengths_and_stored_weights() -> None:

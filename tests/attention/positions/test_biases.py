@@ -17,9 +17,9 @@ from regard.attention.shapes import ShapeError
 def published_slopes(heads: int) -> list[float]:
     """What the paper says in words, for any number: the power's below, then the odd ones of the power's above."""
     below = 2 ** math.floor(math.log2(heads))
-    first = [2 ** (-8 / below * (h + 1)) for h in range(below)]
+    slopes = [2 ** (-8 / below * (h + 1)) for h in range(below)]
     between = [2 ** (-8 / (2 * below) * (h + 1)) for h in range(0, 2 * below, 2)]
-    return (first + between)[:heads]
+    return (slopes + between)[:heads]
 
 
 @given(st.integers(1, 130))
@@ -46,9 +46,9 @@ def test_alibi_is_that_of_transformers():
     bloom = pytest.importorskip("transformers.models.bloom.modeling_bloom")
     for heads in (1, 4, 6, 16, 20):
         theirs = bloom.build_alibi_tensor(torch.ones(1, 7), heads, torch.float32)
-        last = Alibi(heads)(1, 7, start=6)[:, 0]
+        bias_of_last = Alibi(heads)(1, 7, start=6)[:, 0]
         theirs = theirs.view(heads, 7)  # they leave out what is one for all keys of a query
-        torch.testing.assert_close(last - last[:, :1], theirs - theirs[:, :1])
+        torch.testing.assert_close(bias_of_last - bias_of_last[:, :1], theirs - theirs[:, :1])
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])
@@ -59,10 +59,10 @@ def test_buckets_are_those_of_transformers(bidirectional, buckets, furthest):
     theirs = modeling.T5Attention._relative_position_bucket(
         offset, bidirectional=bidirectional, num_buckets=buckets, max_distance=furthest
     )
-    found = relative_buckets(
+    actual_relative_buckets = relative_buckets(
         offset, buckets=buckets, furthest=furthest, bidirectional=bidirectional
     )
-    assert torch.equal(found, theirs)
+    assert torch.equal(actual_relative_buckets, theirs)
 
 
 @given(quarter=st.integers(1, 20), beyond=st.integers(1, 300), bidirectional=st.booleans())
@@ -71,55 +71,61 @@ def test_buckets_are_in_range_and_never_nearer_for_what_is_further(quarter, beyo
     near = quarter if bidirectional else 2 * quarter
     furthest = near + beyond
     distance = torch.arange(2 * furthest)
-    before = relative_buckets(
+    keys_before = relative_buckets(
         -distance, buckets=buckets, furthest=furthest, bidirectional=bidirectional
     )
-    assert torch.equal(before[:near], distance[:near])
-    assert before.diff().ge(0).all()
-    assert before[furthest:].eq(2 * near - 1).all()
-    after = relative_buckets(
+    assert torch.equal(keys_before[:near], distance[:near])
+    assert keys_before.diff().ge(0).all()
+    assert keys_before[furthest:].eq(2 * near - 1).all()
+    keys_after = relative_buckets(
         distance[1:], buckets=buckets, furthest=furthest, bidirectional=bidirectional
     )
-    assert torch.equal(after, before[1:] + buckets // 2) if bidirectional else after.eq(0).all()
+    assert (
+        torch.equal(keys_after, keys_before[1:] + buckets // 2)
+        if bidirectional
+        else keys_after.eq(0).all()
+    )
 
 
 def test_a_relative_bias_reads_its_table():
-    own = RelativeBias(3, buckets=8, furthest=9, bidirectional=False)
-    bias = own(2, 6, start=4)
+    relative_bias = RelativeBias(3, buckets=8, furthest=9, bidirectional=False)
+    bias = relative_bias(2, 6, start=4)
     assert bias.shape == (3, 2, 6)
     for i in range(2):
         for j in range(6):
             bucket = relative_buckets(
                 torch.tensor(j - i - 4), buckets=8, furthest=9, bidirectional=False
             )
-            assert torch.equal(bias[:, i, j], own.weight[bucket])
+            assert torch.equal(bias[:, i, j], relative_bias.weight[bucket])
     bias.sum().backward()
-    assert own.weight.grad.sum() == 36
+    assert relative_bias.weight.grad.sum() == 36
 
 
-@pytest.mark.parametrize("own", [Alibi(2), RelativeBias(2)], ids=["alibi", "relative"])
+@pytest.mark.parametrize("make_bias", [Alibi(2), RelativeBias(2)], ids=["alibi", "relative"])
 @torch.no_grad()
-def test_looks_steps_and_packed_sentences_have_the_same_bias(own):
+def test_looks_steps_and_packed_sentences_have_the_same_bias(make_bias):
     torch.manual_seed(0)
     query, key, value = torch.randn(3, 1, 2, 7, 4)
     causal = regard.masks.causal(align="start")
-    whole, look = regard.read(query, key, value, bias=own(7, 7), mask=causal)
-    scores = (query @ key.mT) / 2 + own(7, 7)
+    full_reading, look = regard.read(query, key, value, bias=make_bias(7, 7), mask=causal)
+    scores = (query @ key.mT) / 2 + make_bias(7, 7)
     exact = scores.masked_fill(torch.ones(7, 7).triu(1).bool(), -torch.inf).softmax(-1)
     torch.testing.assert_close(look.weights(), exact)
-    torch.testing.assert_close(whole, exact @ value)
+    torch.testing.assert_close(full_reading, exact @ value)
     for t in range(7):
         step = regard.attend(
             query[..., t : t + 1, :],
             key[..., : t + 1, :],
             value[..., : t + 1, :],
-            bias=own(1, t + 1, start=t),
+            bias=make_bias(1, t + 1, start=t),
         )
-        torch.testing.assert_close(step[..., 0, :], whole[..., t, :])
+        torch.testing.assert_close(step[..., 0, :], full_reading[..., t, :])
     ids = torch.tensor([0, 0, 0, 1, 1, 1, 1])
-    packed = regard.attend(query, key, value, bias=own(7, 7), mask=regard.masks.documents(ids))
+    packed = regard.attend(
+        query, key, value, bias=make_bias(7, 7), mask=regard.masks.documents(ids)
+    )
     readings = [
-        regard.attend(*(x[..., rows, :] for x in (query, key, value)), bias=own(size, size))
+        regard.attend(*(x[..., rows, :] for x in (query, key, value)), bias=make_bias(size, size))
         for rows, size in ((slice(0, 3), 3), (slice(3, 7), 4))
     ]
     torch.testing.assert_close(packed, torch.cat(readings, -2))

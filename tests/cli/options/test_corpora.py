@@ -11,19 +11,19 @@ from regard.errors import DataError
 @pytest.fixture
 def places(tmp_path, monkeypatch):
     """The working folder, which has both files, and the configuration's, which has none."""
-    here, near = tmp_path / "here", tmp_path / "near"
-    here.mkdir()
+    working_folder, near = tmp_path / "here", tmp_path / "near"
+    working_folder.mkdir()
     near.mkdir()
-    monkeypatch.chdir(here)
+    monkeypatch.chdir(working_folder)
     monkeypatch.delenv("REGARD_DATA", raising=False)
     for name in ("train.tsv", "valid.tsv"):
-        (here / name).write_text("a\tb\n")
-    return here, near
+        (working_folder / name).write_text("a\tb\n")
+    return working_folder, near
 
 
 def test_the_first_place_that_has_all_files_is_taken(places):
-    here, near = places
-    assert corpora.folder(["train.tsv", "valid.tsv"], None, near).resolve() == here
+    working_folder, near = places
+    assert corpora.folder(["train.tsv", "valid.tsv"], None, near).resolve() == working_folder
     for name in ("train.tsv", "valid.tsv"):
         (near / name).write_text("a\tb\n")
     assert corpora.folder(["train.tsv", "valid.tsv"], None, near) == near
@@ -35,9 +35,9 @@ def test_the_file_that_is_missing_is_the_one_that_is_named(places):
 
 
 def test_files_in_several_folders_are_named_with_their_folders(places):
-    here, near = places
+    working_folder, near = places
     (near / "valid.tsv").write_text("a\tb\n")
-    (here / "valid.tsv").unlink()
+    (working_folder / "valid.tsv").unlink()
     message = r"^valid\.tsv: not in .*here, where train\.tsv is, but in .*near: "
     with pytest.raises(DataError, match=message):
         corpora.folder(["train.tsv", "valid.tsv"], None, near)

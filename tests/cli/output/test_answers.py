@@ -37,8 +37,8 @@ def test_columns_are_number_score_text_and_alignment():
         "7\t-0.7500\tA cat.\t0-0",
     ]
     assert list(lines(FOUND, 1, nbest=9)) == [f"1\t{BEST.text}", "1\tA cat."]
-    every = {"nbest": 2, "scores": True, "alignment": True}
-    assert list(lines(Translation("", ""), 3, **every)) == ["3\t0.0000\t\t"]
+    all_options = {"nbest": 2, "scores": True, "alignment": True}
+    assert list(lines(Translation("", ""), 3, **all_options)) == ["3\t0.0000\t\t"]
 
 
 def test_words_show_their_confidence_in_figures():
@@ -50,8 +50,8 @@ def test_words_show_their_confidence_in_colours_where_there_are_any(monkeypatch)
     assert confidences(Terminal())(WORDS[:1]) == "The|1.00"  # NO_COLOR is set
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "xterm-256color")
-    shown = confidences(Terminal())(WORDS)
-    assert shown.split(" ") == [
+    shades = confidences(Terminal())(WORDS)
+    assert shades.split(" ") == [
         "The",
         "\x1b[33mcat.\x1b[0m",
         "\x1b[31mTwo\x1b[0m",

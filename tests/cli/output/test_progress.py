@@ -26,9 +26,11 @@ def test_lines_say_step_loss_speed_and_time_left(tmp_path, capsys):
     lines.advanced(12, 100)
     lines.stepped(STEP, 100)
     lines.stepped(dataclasses.replace(STEP, epochs=7), 100)
-    first, second, third = capsys.readouterr().out.split("\n")[:-1]
+    first_line, second, third = capsys.readouterr().out.split("\n")[:-1]
     assert "  pass 1/7  " in third
-    assert first == "step 10/100  pass 1  loss 2.500  rate 1.00e-03  1,234 tokens/s  left unknown"
+    assert (
+        first_line == "step 10/100  pass 1  loss 2.500  rate 1.00e-03  1,234 tokens/s  left unknown"
+    )
     assert "left 0:" in second
 
 
@@ -82,19 +84,21 @@ def test_a_person_sees_a_bar_that_ends_cleanly(tmp_path):
     console = Console(
         file=screen, force_terminal=True, width=100, color_system=None, _environ={"TERM": "xterm"}
     )
-    made = Reporter(tmp_path, console)
-    made.note("200 training pairs [not markup]")
+    reporter = Reporter(tmp_path, console)
+    reporter.note("200 training pairs [not markup]")
     for step in range(1, 11):
-        made.advanced(step, 10)
-    made.stepped(STEP, 10)
-    made.bar.stop()
-    shown = screen.getvalue()
-    assert "200 training pairs [not markup]" in shown
-    assert "10/10" in shown
-    assert "loss 2.500  1,234 tokens/s" in shown
-    assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") == 1  # the cursor comes back
+        reporter.advanced(step, 10)
+    reporter.stepped(STEP, 10)
+    reporter.bar.stop()
+    screen_text = screen.getvalue()
+    assert "200 training pairs [not markup]" in screen_text
+    assert "10/10" in screen_text
+    assert "loss 2.500  1,234 tokens/s" in screen_text
+    assert (
+        screen_text.count("\x1b[?25l") == screen_text.count("\x1b[?25h") == 1
+    )  # the cursor comes back
 
 
 def test_a_file_gets_lines(tmp_path):
-    with reporter(tmp_path) as made:
-        assert made.console is None
+    with reporter(tmp_path) as progress:
+        assert progress.console is None

@@ -25,8 +25,8 @@ def test_no_name_of_a_file_steers_the_terminal(capsys):
 
 
 def test_numbers_that_are_none_are_null():
-    given = {"a": float("nan"), "b": [float("inf"), (1, 2.5)], 3: "é"}
-    assert json.loads(report.as_json(given)) == {"a": None, "b": [None, [1, 2.5]], "3": "é"}
+    entries = {"a": float("nan"), "b": [float("inf"), (1, 2.5)], 3: "é"}
+    assert json.loads(report.as_json(entries)) == {"a": None, "b": [None, [1, 2.5]], "3": "é"}
 
 
 def test_data_alone_shows_what_there_is_to_do():
@@ -39,9 +39,9 @@ def test_data_alone_shows_what_there_is_to_do():
 def test_a_speed_is_told_once_it_is_known(capsys, monkeypatch):
     monkeypatch.setattr(report, "_EVERY", 0.0)
     with report.counted("sentences", 10) as show:
-        for done in (4, 6, 8):
-            show(done, " read")
-    first, *_, last = capsys.readouterr().err.splitlines()
-    assert first == "4 of 10 sentences read"
-    assert last.startswith("8 of 10 sentences read, ")
-    assert last.endswith(" sentences/s")
+        for step in (4, 6, 8):
+            show(step, " read")
+    first_line, *_, last_line = capsys.readouterr().err.splitlines()
+    assert first_line == "4 of 10 sentences read"
+    assert last_line.startswith("8 of 10 sentences read, ")
+    assert last_line.endswith(" sentences/s")

@@ -20,10 +20,10 @@ Weights = Callable[[int, int, int], Tensor]
 
 @dataclass
 class Seen:
-    given: Tensor
+    inputs: Tensor
 
     def weights(self) -> Tensor:
-        return self.given
+        return self.inputs
 
 
 class Scripted(nn.Module):
@@ -41,12 +41,12 @@ class Scripted(nn.Module):
 
     def looks(self, source: Tensor, lengths: Tensor, target: Tensor) -> dict[str, Seen]:
         self.calls += 1
-        found = {"encoder.0.self": Seen(torch.empty(0))}
+        options = {"encoder.0.self": Seen(torch.empty(0))}
         for layer in range(self.layers):
-            one = self.script(layer, target.shape[1], source.shape[1])
+            weights = self.script(layer, target.shape[1], source.shape[1])
             real = torch.arange(source.shape[1]) < lengths[:, None]
-            found[f"decoder.{layer}.cross"] = Seen(one[None] * real[:, None, None])
-        return found
+            options[f"decoder.{layer}.cross"] = Seen(weights[None] * real[:, None, None])
+        return options
 
 
 def tokenizers() -> Tokenizers:
@@ -59,5 +59,7 @@ def tokenizers() -> Tokenizers:
 def ahead(layer: int, rows: int, columns: int) -> Tensor:
     """Head 0 looks at the piece of its own number in layer 0, at the first in layer 1; head 1 at the first."""
     place = torch.arange(rows).clamp(max=columns - 1)
-    own, first = (nn.functional.one_hot(each, columns).float() for each in (place, 0 * place))
-    return torch.stack([0.9 * (own if layer == 0 else first), first])
+    at_place, at_first = (
+        nn.functional.one_hot(each, columns).float() for each in (place, 0 * place)
+    )
+    return torch.stack([0.9 * (at_place if layer == 0 else at_first), at_first])

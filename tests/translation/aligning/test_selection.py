@@ -20,7 +20,7 @@ from regard.translation.settings import toml
 WORDS = ["uno", "dos", "tres"]
 
 
-def found(gold: Gold):
+def selected_head(gold: Gold):
     both_tokenizers = tokenizers()
     assert gold.words is not None
     return choose(word_attentions(Scripted(ahead), both_tokenizers, gold.words), gold)
@@ -37,29 +37,29 @@ def test_a_guided_training_says_what_to_read():
 def test_the_head_that_knows_is_found_and_measured_on_the_other_half():
     straight = {(0, 0), (1, 1), (2, 2)}
     gold = Gold([straight] * 4, [set()] * 4, [(WORDS, WORDS)] * 4)
-    chosen = found(gold)
-    assert (chosen.best.choice.layer, chosen.best.choice.rows) == (0, "written")
-    assert chosen.best.scores.aer == 0
-    by_choice = {one.choice: one.scores.aer for one in chosen.tried}
+    choice = selected_head(gold)
+    assert (choice.best.choice.layer, choice.best.choice.rows) == (0, "written")
+    assert choice.best.scores.aer == 0
+    by_choice = {one.choice: one.scores.aer for one in choice.tried}
     assert by_choice[Choice(0, 0)] == 0 < by_choice[Choice(0, 1)] == by_choice[Choice(1, 0)]
-    assert [one.scores.aer for one in chosen.crossed] == [0, 0]
-    assert chosen.diagonal.aer == 0
+    assert [one.scores.aer for one in choice.crossed] == [0, 0]
+    assert choice.diagonal.aer == 0
     # 2 layers of a mean and 2 heads, and all layers; 2 rows, balanced or not; 10 methods.
-    assert len(chosen.tried) == 7 * 2 * 2 * 10
-    assert len({one.choice for one in chosen.tried}) == len(chosen.tried)
+    assert len(choice.tried) == 7 * 2 * 2 * 10
+    assert len({one.choice for one in choice.tried}) == len(choice.tried)
 
 
 def test_halves_that_disagree_pay_for_it():
-    first, own = {(0, 0), (0, 1), (0, 2)}, {(0, 0), (1, 1), (2, 2)}
-    gold = Gold([own, own, first, first], [set()] * 4, [(WORDS, WORDS)] * 4)
-    chosen = found(gold)
-    assert chosen.crossed[0].choice != chosen.crossed[1].choice
-    assert all(one.scores.aer > 50 for one in chosen.crossed)
+    first_links, own_links = {(0, 0), (0, 1), (0, 2)}, {(0, 0), (1, 1), (2, 2)}
+    gold = Gold([own_links, own_links, first_links, first_links], [set()] * 4, [(WORDS, WORDS)] * 4)
+    choice = selected_head(gold)
+    assert choice.crossed[0].choice != choice.crossed[1].choice
+    assert all(one.scores.aer > 50 for one in choice.crossed)
 
 
 def test_too_few_sentences_choose_nothing():
     with pytest.raises(DataError, match="1 sentences with gold links: two or more"):
-        found(Gold([set()], [set()], [(WORDS, WORDS)]))
+        selected_head(Gold([set()], [set()], [(WORDS, WORDS)]))
     with pytest.raises(DataError, match="0 sentences for 1"):
         choose([], Gold([set()], [set()]))
 
@@ -71,7 +71,7 @@ def test_what_is_usual_is_said_in_words():
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("inputs", "message"),
     [
         ({"layer": -1}, "layer -1"),
         ({"head": 1}, "which layer"),
@@ -79,9 +79,9 @@ def test_what_is_usual_is_said_in_words():
         ({"threshold": float("nan")}, "threshold nan"),
     ],
 )
-def test_numbers_out_of_range_are_told(given: dict, told: str):
-    with pytest.raises(ConfigurationError, match=told):
-        Choice(**given)
+def test_numbers_out_of_range_are_told(inputs: dict, message: str):
+    with pytest.raises(ConfigurationError, match=message):
+        Choice(**inputs)
 
 
 @pytest.fixture
@@ -96,14 +96,14 @@ def run(tmp_path: Path) -> Run:
 @pytest.mark.parametrize("choice", [Choice(1, 2, "read", True, "threshold", 0.15), Choice()])
 def test_a_choice_is_found_again(run: Run, choice: Choice):
     assert choices.find(run) is None
-    kept = StoredChoice(choice, 'gold "one"\n.jsonl', 41, 47.41)
-    path = choices.keep(run, kept)
+    stored_choice = StoredChoice(choice, 'gold "one"\n.jsonl', 41, 47.41)
+    path = choices.keep(run, stored_choice)
     assert path == run.folder / "alignment.toml"
-    assert choices.find(run) == replace(kept, gold="gold _one__.jsonl")
+    assert choices.find(run) == replace(stored_choice, gold="gold _one__.jsonl")
     (run.folder / "model.safetensors").write_bytes(b"others")
-    again = choices.find(run)
-    assert again is not None
-    assert (again.choice, again.current) == (choice, False)
+    read_again = choices.find(run)
+    assert read_again is not None
+    assert (read_again.choice, read_again.current) == (choice, False)
 
 
 @pytest.mark.parametrize(
@@ -138,6 +138,6 @@ def test_a_file_that_is_no_choice_is_told(run: Run, old: str, new: str):
 def test_the_name_of_the_gold_is_one_line(run: Run):
     path = choices.keep(run, StoredChoice(Choice(), "gold", 41, 47.41))
     path.write_text(path.read_text().replace('"gold"', '"one\\ntwo"'), encoding="utf-8")
-    found = choices.find(run)
-    assert found is not None
-    assert found.gold == "one_two"
+    stored = choices.find(run)
+    assert stored is not None
+    assert stored.gold == "one_two"

@@ -19,10 +19,10 @@ BOTH = tokenizers()
 def test_every_piece_has_its_word():
     actual_pieces = in_pieces(BOTH.source, ["uno", "xyzzy", "azul"])
     pieces = BOTH.source.pieces(actual_pieces.ids)
-    joined = ["", "", ""]
+    texts = ["", "", ""]
     for piece, owner in zip(pieces, actual_pieces.owners, strict=True):
-        joined[owner] += piece.replace("▁", "")
-    assert joined == ["uno", "xyzzy", "azul"]
+        texts[owner] += piece.replace("▁", "")
+    assert texts == ["uno", "xyzzy", "azul"]
     assert actual_pieces.unread == 0
     assert actual_pieces.shortened(1).unread == 2
 
@@ -72,39 +72,41 @@ def test_words_are_those_of_the_normalised_line():
 
 def test_pieces_add_up_over_source_words_and_average_over_target_words():
     torch.manual_seed(0)
-    made = torch.rand(2, 40, 40)
+    random_weights = torch.rand(2, 40, 40)
 
     def script(layer: int, rows: int, columns: int) -> torch.Tensor:
-        return made[:, :rows, :columns] * (layer + 1)
+        return random_weights[:, :rows, :columns] * (layer + 1)
 
     source, target = ["uno", "xyzzy"], ["zz", "rojo", "q"]
-    (found,) = word_attentions(Scripted(script), BOTH, [(source, target)])
+    (attention,) = word_attentions(Scripted(script), BOTH, [(source, target)])
     ours, theirs = in_pieces(BOTH.source, source), in_pieces(BOTH.target, target)
     for word in range(3):
         rows = [place for place, owner in enumerate(theirs.owners) if owner == word]
         for read in range(2):
             columns = [place for place, owner in enumerate(ours.owners) if owner == read]
             for layer in (0, 1):
-                block = made[:, rows][:, :, columns] * (layer + 1)
+                block = random_weights[:, rows][:, :, columns] * (layer + 1)
                 expected = block.sum(-1).mean(-1)
-                torch.testing.assert_close(found.written[layer][:, word, read], expected)
-                later = made[:, [row + 1 for row in rows]][:, :, columns] * (layer + 1)
-                torch.testing.assert_close(found.read[layer][:, word, read], later.sum(-1).mean(-1))
+                torch.testing.assert_close(attention.written[layer][:, word, read], expected)
+                later = random_weights[:, [row + 1 for row in rows]][:, :, columns] * (layer + 1)
+                torch.testing.assert_close(
+                    attention.read[layer][:, word, read], later.sum(-1).mean(-1)
+                )
 
 
 def test_company_in_a_batch_changes_nothing():
     pairs = [(["uno", "dos"], ["rojo"]), (["tres"], ["azul", "x", "y"]), ([], ["x"])]
     together = word_attentions(Scripted(ahead), BOTH, pairs)
-    for pair, found in zip(pairs, together, strict=True):
+    for pair, attention in zip(pairs, together, strict=True):
         (alone,) = word_attentions(Scripted(ahead), BOTH, [pair])
-        assert alone.written.keys() == found.written.keys()
+        assert alone.written.keys() == attention.written.keys()
         for layer, weights in alone.written.items():
-            torch.testing.assert_close(weights, found.written[layer])
+            torch.testing.assert_close(weights, attention.written[layer])
 
 
 def test_only_layers_asked_for_are_read_and_others_told():
-    (found,) = word_attentions(Scripted(ahead), BOTH, [(["uno"], ["dos"])], [1])
-    assert list(found.written) == list(found.read) == [1]
+    (attention,) = word_attentions(Scripted(ahead), BOTH, [(["uno"], ["dos"])], [1])
+    assert list(attention.written) == list(attention.read) == [1]
     with pytest.raises(ConfigurationError, match="layer 2: the decoder has layers 0 to 1"):
         word_attentions(Scripted(ahead), BOTH, [(["uno"], ["dos"])], [2])
     with pytest.raises(ConfigurationError, match="no attention"):
@@ -113,18 +115,20 @@ def test_only_layers_asked_for_are_read_and_others_told():
 
 def test_layer_head_and_rows_are_the_ones_chosen():
     words = ["uno", "dos", "tres"]
-    (found,) = word_attentions(Scripted(ahead), BOTH, [(words, words)])
+    (attention,) = word_attentions(Scripted(ahead), BOTH, [(words, words)])
     eye = torch.eye(3)
-    torch.testing.assert_close(weights_of(found, Choice(0, 0)), 0.9 * eye)
-    one_on = weights_of(found, Choice(0, 0, "read"))
+    torch.testing.assert_close(weights_of(attention, Choice(0, 0)), 0.9 * eye)
+    one_on = weights_of(attention, Choice(0, 0, "read"))
     assert one_on[0].argmax() == 1  # having read the first word it looks at the second
     torch.testing.assert_close(
-        weights_of(found, Choice(0)), (found.written[0][0] + found.written[0][1]) / 2
+        weights_of(attention, Choice(0)), (attention.written[0][0] + attention.written[0][1]) / 2
     )
-    every = weights_of(found, Choice())
-    torch.testing.assert_close(every, (found.written[0].mean(0) + found.written[1].mean(0)) / 2)
+    all_weights = weights_of(attention, Choice())
+    torch.testing.assert_close(
+        all_weights, (attention.written[0].mean(0) + attention.written[1].mean(0)) / 2
+    )
     with pytest.raises(ConfigurationError, match="head 2: the layer has heads 0 to 1"):
-        weights_of(found, Choice(0, 2))
+        weights_of(attention, Choice(0, 2))
 
 
 def test_links_and_words_out_of_reach():

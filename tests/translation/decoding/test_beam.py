@@ -41,11 +41,11 @@ def test_a_beam_that_holds_everything_finds_the_best_of_all(
     settings = {"length_penalty": length_penalty, "max_length": longest, "compiled": compiled}
     hypotheses = beam(model, source, lengths, size=130, nbest=5, **settings)
     for i in range(2):
-        every = every_translation(
+        all_translations = every_translation(
             model, source[i : i + 1], lengths[i : i + 1], longest, length_penalty
         )
         assert [one.score for one in hypotheses[i]] == pytest.approx(
-            [one.score for one in every[:5]], abs=1e-5
+            [one.score for one in all_translations[:5]], abs=1e-5
         )
 
 
@@ -71,8 +71,10 @@ def test_a_beam_ends_only_when_none_can_become_better(
         max_length=2 * longest,
     )
     for i, hypotheses in enumerate(actual_hypotheses):
-        one = source[i : i + 1], lengths[i : i + 1]
-        ended = to_the_end(model, *one, size, 2 * longest, length_penalty, unlike=bool(repeats))
+        sentence = source[i : i + 1], lengths[i : i + 1]
+        ended = to_the_end(
+            model, *sentence, size, 2 * longest, length_penalty, unlike=bool(repeats)
+        )
         assert [each.score for each in hypotheses] == pytest.approx(ended[:nbest], abs=1e-5)
 
 
@@ -94,11 +96,11 @@ def to_the_end(
         for total, tokens in live:
             hidden = model.hidden(source, lengths, torch.tensor([[BOS, *tokens]]))
             log_p = model.logits(hidden)[0, -1].double().log_softmax(-1).tolist()
-            for word, each in enumerate(log_p):
+            for word, log_probability in enumerate(log_p):
                 allowed = word == EOS or (count < longest and not (unlike and word in tokens))
                 if word not in (PAD, BOS) and allowed:
-                    grown.append((total + each, [*tokens, word]))
-        grown.sort(key=lambda one: -one[0])
+                    grown.append((total + log_probability, [*tokens, word]))
+        grown.sort(key=lambda hypothesis: -hypothesis[0])
         best = [total for total, tokens in grown[:size] if tokens[-1] == EOS]
         scores += [total / ((6 + count) / 6) ** exponent for total in best]
         live = [one for one in grown[: 2 * size] if one[1][-1] != EOS][:size]
@@ -171,9 +173,9 @@ def test_a_prefix_begins_every_hypothesis_and_counts_in_its_score():
     model, (source, lengths) = Toy(), some_sources(3)
     prefix = [[5, 6, 5], [], [7]]
     actual_hypotheses = beam(model, source, lengths, size=3, nbest=3, max_length=5, prefix=prefix)
-    for i, (begun, hypotheses) in enumerate(zip(prefix, actual_hypotheses, strict=True)):
+    for i, (beginning, hypotheses) in enumerate(zip(prefix, actual_hypotheses, strict=True)):
         for hypothesis in hypotheses:
-            assert hypothesis.tokens[: len(begun)] == begun
+            assert hypothesis.tokens[: len(beginning)] == beginning
             alone = one_by_one(model, source[i : i + 1], lengths[i : i + 1], hypothesis.tokens, 1.0)
             assert hypothesis.score == pytest.approx(alone.score, abs=1e-5)
     assert (
@@ -233,7 +235,7 @@ def test_an_empty_batch_gives_nothing():
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"size": 0}, "beam 0"),
         ({"size": 2, "nbest": 3}, "use a beam of at least 3"),
@@ -242,6 +244,6 @@ def test_an_empty_batch_gives_nothing():
         ({"size": 2, "prefix": [[5], [99]]}, "id 99: this model knows 0 to 7"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], told: str):
-    with pytest.raises(ConfigurationError, match=told):
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], message: str):
+    with pytest.raises(ConfigurationError, match=message):
         beam(Toy(), *some_sources(2), **{"max_length": 4, **settings})

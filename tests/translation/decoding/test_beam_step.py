@@ -36,14 +36,16 @@ def test_both_ways_grow_alike(seed: int, vocabulary: int, beginnings: int, size:
     logits = torch.randint(-4, 5, (rows, vocabulary), generator=generator) * 1.0
     limits = Limits(torch.tensor([0, 2, 9]), shortest=1)
     following, rows, ended = advance(live, logits, limits, size, compiled=True)
-    after, parents, expected = advance(live, logits, limits, size, compiled=False)
+    next_live, parents, expected = advance(live, logits, limits, size, compiled=False)
     assert torch.equal(ended.sentences, expected.sentences)
     assert torch.equal(ended.beginnings, expected.beginnings)
     torch.testing.assert_close(ended.log_p, expected.log_p)
-    going = after.totals.isfinite()
+    going = next_live.totals.isfinite()
     assert torch.equal(following.totals.isfinite(), going)
-    torch.testing.assert_close(following.totals[going], after.totals[going], atol=5e-6, rtol=5e-6)
-    assert torch.equal(following.words[going], after.words[going])
-    assert torch.equal(following.tokens[going], after.tokens[going])
-    torch.testing.assert_close(following.history[going], after.history[going])
+    torch.testing.assert_close(
+        following.totals[going], next_live.totals[going], atol=5e-6, rtol=5e-6
+    )
+    assert torch.equal(following.words[going], next_live.words[going])
+    assert torch.equal(following.tokens[going], next_live.tokens[going])
+    torch.testing.assert_close(following.history[going], next_live.history[going])
     assert torch.equal(rows[going], parents[going])

@@ -16,8 +16,8 @@ from regard.translation.text.tokenizer import EOS
 NOTHING = torch.empty(1, 1, 0, dtype=torch.int64)
 
 
-def plainly(logits: Tensor, limits: Limits, written: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    return best_words(logits, limits, written, count, compiled=False)
+def plainly(logits: Tensor, limits: Limits, words: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    return best_words(logits, limits, words, count, compiled=False)
 
 
 @given(
@@ -30,16 +30,22 @@ def plainly(logits: Tensor, limits: Limits, written: Tensor, count: int) -> tupl
     st.integers(0, 2),
 )
 def test_both_ways_find_the_same(
-    seed: int, vocabulary: int, count: int, each: int, written: int, begun: bool, ngram: int
+    seed: int,
+    vocabulary: int,
+    count: int,
+    per_sentence: int,
+    length: int,
+    has_prefix: bool,
+    ngram: int,
 ):
     generator = torch.Generator().manual_seed(seed)
     # Halves: many are equal, and of equals the first comes first.
-    logits = torch.randint(-6, 7, (3 * each, vocabulary), generator=generator) / 2.0
-    prefix = [[4, 4], [], [1, 4, 4]] if begun else None
+    logits = torch.randint(-6, 7, (3 * per_sentence, vocabulary), generator=generator) / 2.0
+    prefix = [[4, 4], [], [1, 4, 4]] if has_prefix else None
     limits = Limits.of(torch.tensor([0, 2, 9]), Search(min_length=1, no_repeat_ngram=ngram), prefix)
-    before = torch.randint(4, vocabulary, (3, each, written), generator=generator)
-    log_p, words = best_words(logits, limits, before, count, compiled=True)
-    expected, places = plainly(logits, limits, before, count)
+    original = torch.randint(4, vocabulary, (3, per_sentence, length), generator=generator)
+    log_p, words = best_words(logits, limits, original, count, compiled=True)
+    expected, places = plainly(logits, limits, original, count)
     possible = expected.isfinite()
     assert torch.equal(log_p.isfinite(), possible)
     assert torch.equal(words[possible], places[possible])
@@ -50,8 +56,8 @@ def test_logits_are_left_as_they_were():
     logits = torch.randn(2, 70)
     copy_before = logits.clone()
     limits = Limits.of(torch.tensor([5, 5]), Search(), [[4], [5]])
-    found = best_words(logits, limits, NOTHING.expand(2, 1, 0), 1, compiled=True)
-    assert found[1].flatten().tolist() == [4, 5]
+    candidates = best_words(logits, limits, NOTHING.expand(2, 1, 0), 1, compiled=True)
+    assert candidates[1].flatten().tolist() == [4, 5]
     assert torch.equal(logits, copy_before)
 
 

@@ -30,8 +30,8 @@ def test_each_word_has_the_mean_of_the_probabilities():
         logits, state = together.step(words[:, place], state)
         assert torch.allclose(logits.exp(), expected[:, place], atol=1e-6)
         if place == 1:
-            kept = torch.tensor([2, 0])
-            state, words, expected = state.select(kept), words[kept], expected[kept]
+            rows = torch.tensor([2, 0])
+            state, words, expected = state.select(rows), words[rows], expected[rows]
 
 
 def test_the_mean_is_of_probabilities_and_not_of_logits():
@@ -45,10 +45,10 @@ def test_a_search_finds_what_exhausting_it_finds():
     together = Ensemble(models)
     hypotheses = beam(together, *sources, size=4, nbest=4, max_length=5)
     second_scores = forced.score(together, *sources, [one[0].tokens for one in hypotheses])
-    for ours, given in zip(hypotheses, second_scores, strict=True):
-        assert ours[0].log_probability == pytest.approx(given.log_probability, abs=1e-5)
-        each = [float(p) for p in ours[0].token_log_probabilities]
-        assert all(p <= 0 for p in each)
+    for ours, second_score in zip(hypotheses, second_scores, strict=True):
+        assert ours[0].log_probability == pytest.approx(second_score.log_probability, abs=1e-5)
+        probabilities = [float(p) for p in ours[0].token_log_probabilities]
+        assert all(p <= 0 for p in probabilities)
     alone = [beam(model, *sources, size=4, max_length=5) for model in models]
     texts = [[one[0].tokens for one in every] for every in (hypotheses, *alone)]
     assert texts[0] != texts[1]
@@ -71,8 +71,8 @@ def test_looks_are_those_of_each_and_their_mean_aligns():
     assert set(looks) == {"0.decoder.0.cross", "1.decoder.0.cross"}
     hypotheses = beam(models[0], *sources, size=2, max_length=4)
     mean = cross(Ensemble(models), *sources, hypotheses)[0][0]
-    each = [cross(model, *sources, hypotheses)[0][0] for model in models]
-    assert torch.allclose(mean, (each[0] + each[1]) / 2, atol=1e-6)
+    item = [cross(model, *sources, hypotheses)[0][0] for model in models]
+    assert torch.allclose(mean, (item[0] + item[1]) / 2, atol=1e-6)
 
 
 def test_the_most_limited_bounds_all():
@@ -96,8 +96,8 @@ def test_one_broken_model_is_told():
 def test_no_models_and_models_apart_are_refused():
     with pytest.raises(ConfigurationError, match="give at least one"):
         Ensemble([])
-    here, there = two()
-    here.weight = nn.Parameter(torch.zeros(1))
-    there.weight = nn.Parameter(torch.zeros(1, device="meta"))
+    first_model, second_model = two()
+    first_model.weight = nn.Parameter(torch.zeros(1))
+    second_model.weight = nn.Parameter(torch.zeros(1, device="meta"))
     with pytest.raises(ConfigurationError, match="put them on one device"):
-        Ensemble([here, there])
+        Ensemble([first_model, second_model])

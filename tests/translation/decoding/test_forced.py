@@ -16,25 +16,27 @@ from regard.translation.decoding.hypothesis import penalty
 
 def test_search_and_forced_scores_agree():
     model, sources = Toy(), some_sources(4)
-    found = [one[0] for one in beam(model, *sources, size=4, max_length=6, length_penalty=0.6)]
-    forced = score(model, *sources, [one.tokens for one in found], length_penalty=0.6)
-    assert len({len(one.tokens) for one in found}) > 1
-    for ours, given in zip(found, forced, strict=True):
-        assert ours.tokens == given.tokens
-        assert ours.score == pytest.approx(given.score, abs=1e-5)
+    best = [one[0] for one in beam(model, *sources, size=4, max_length=6, length_penalty=0.6)]
+    forced = score(model, *sources, [one.tokens for one in best], length_penalty=0.6)
+    assert len({len(one.tokens) for one in best}) > 1
+    for ours, expected in zip(best, forced, strict=True):
+        assert ours.tokens == expected.tokens
+        assert ours.score == pytest.approx(expected.score, abs=1e-5)
         assert ours.token_log_probabilities == pytest.approx(
-            given.token_log_probabilities, abs=1e-5
+            expected.token_log_probabilities, abs=1e-5
         )
 
 
 def test_any_translation_can_be_scored():
     model, (source, lengths) = Toy(), some_sources(3)
-    given = [[], [5, 1, 7, 7, 4], [6]]
-    for i, one in enumerate(score(model, source, lengths, given, length_penalty=0.3)):
-        alone = one_by_one(model, source[i : i + 1], lengths[i : i + 1], given[i], 0.3)
-        assert one.log_probability == pytest.approx(alone.log_probability, abs=1e-5)
-        assert len(one.token_log_probabilities) == len(given[i]) + 1
-        assert one.score == pytest.approx(one.log_probability / penalty(len(given[i]) + 1, 0.3))
+    translations = [[], [5, 1, 7, 7, 4], [6]]
+    for i, forced in enumerate(score(model, source, lengths, translations, length_penalty=0.3)):
+        alone = one_by_one(model, source[i : i + 1], lengths[i : i + 1], translations[i], 0.3)
+        assert forced.log_probability == pytest.approx(alone.log_probability, abs=1e-5)
+        assert len(forced.token_log_probabilities) == len(translations[i]) + 1
+        assert forced.score == pytest.approx(
+            forced.log_probability / penalty(len(translations[i]) + 1, 0.3)
+        )
 
 
 def test_scores_do_not_depend_on_how_many_are_worked_out_at_a_time(monkeypatch: pytest.MonkeyPatch):
@@ -77,9 +79,9 @@ def test_what_hypotheses_looked_at_has_no_padding():
     for i, (hypotheses, matrices) in enumerate(
         zip(actual_hypotheses, cross(model, source, lengths, actual_hypotheses), strict=True)
     ):
-        for one, matrix in zip(hypotheses, matrices, strict=True):
+        for hypothesis, matrix in zip(hypotheses, matrices, strict=True):
             alone = source[i : i + 1, : lengths[i]], lengths[i : i + 1]
-            expected = looks(model, *alone, [one.tokens])["decoder.0.cross"].weights()[0, 0]
+            expected = looks(model, *alone, [hypothesis.tokens])["decoder.0.cross"].weights()[0, 0]
             assert torch.allclose(matrix, expected, atol=1e-6)
     assert cross(model, source[:0], lengths[:0], []) == []
 
@@ -88,8 +90,8 @@ def test_the_last_layer_counts_and_the_mean_of_its_heads_and_of_the_models():
     def look(value: float) -> StoredLook:
         return StoredLook(torch.tensor([[[[value]], [[value + 2]]]]))
 
-    one = {"encoder.11.self": look(50), "decoder.9.cross": look(7), "decoder.10.cross": look(1)}
-    assert last_cross(one).tolist() == [[[2.0]]]
+    looks = {"encoder.11.self": look(50), "decoder.9.cross": look(7), "decoder.10.cross": look(1)}
+    assert last_cross(looks).tolist() == [[[2.0]]]
     two = {"0.decoder.0.cross": look(1), "1.decoder.0.cross": look(9), "1.decoder.3.cross": look(3)}
     assert last_cross(two).tolist() == [[[3.0]]]
     assert last_cross({"decoder.0.self": look(1)}) is None
@@ -98,19 +100,21 @@ def test_the_last_layer_counts_and_the_mean_of_its_heads_and_of_the_models():
 def test_a_coverage_penalty_ranks_anew_by_the_formula():
     model, (source, lengths) = Toy(), some_sources(6)
     hypotheses = beam(model, source, lengths, size=5, nbest=5, max_length=6)
-    again = rerank(model, source, lengths, hypotheses, 2.0)
-    changed = 0
-    for i, (before, after) in enumerate(zip(hypotheses, again, strict=True)):
-        scores = {tuple(one.tokens): one.score for one in before}
-        assert {tuple(one.tokens) for one in after} == set(scores)
-        assert [one.score for one in after] == sorted((o.score for o in after), reverse=True)
-        changed += before[0].tokens != after[0].tokens
-        for one in after:
-            read = looks(model, source[i : i + 1], lengths[i : i + 1], [one.tokens])
+    reranked = rerank(model, source, lengths, hypotheses, 2.0)
+    change_count = 0
+    for i, (original, ranked) in enumerate(zip(hypotheses, reranked, strict=True)):
+        scores = {tuple(one.tokens): one.score for one in original}
+        assert {tuple(one.tokens) for one in ranked} == set(scores)
+        assert [one.score for one in ranked] == sorted((o.score for o in ranked), reverse=True)
+        change_count += original[0].tokens != ranked[0].tokens
+        for hypothesis in ranked:
+            read = looks(model, source[i : i + 1], lengths[i : i + 1], [hypothesis.tokens])
             received = read["decoder.0.cross"].weights()[0, 0, :, : lengths[i]].sum(0)
             bonus = 2.0 * float(received.clamp(max=1).log().sum())
-            assert one.score == pytest.approx(scores[tuple(one.tokens)] + bonus, abs=1e-4)
-    assert changed
+            assert hypothesis.score == pytest.approx(
+                scores[tuple(hypothesis.tokens)] + bonus, abs=1e-4
+            )
+    assert change_count
 
 
 def test_coverage_of_a_model_without_attention_is_refused():

@@ -38,11 +38,11 @@ def plainly(model: Toy, source: torch.Tensor, lengths: torch.Tensor, longest: in
 def test_it_writes_what_the_plain_loop_writes(seed: int, longest: int, ends: float):
     model, (source, lengths) = Toy(seed=seed, ends=ends), some_sources(4, seed)
     hypotheses = greedy(model, source, lengths, max_length=longest, length_penalty=0.5)
-    for i, (one,) in enumerate(hypotheses):
+    for i, (hypothesis,) in enumerate(hypotheses):
         alone = source[i : i + 1], lengths[i : i + 1]
-        assert one.tokens == plainly(model, *alone, longest)
-        assert one.score == pytest.approx(
-            one_by_one(model, *alone, one.tokens, 0.5).score, abs=1e-5
+        assert hypothesis.tokens == plainly(model, *alone, longest)
+        assert hypothesis.score == pytest.approx(
+            one_by_one(model, *alone, hypothesis.tokens, 0.5).score, abs=1e-5
         )
 
 
@@ -94,7 +94,7 @@ def test_half_precision_is_scored_in_float32():
             return super().logits(hidden).bfloat16()
 
     model, (source, lengths) = Half(), some_sources(1)
-    (one,) = greedy(model, source, lengths, max_length=4)[0]
-    assert one.score == pytest.approx(
-        one_by_one(model, source, lengths, one.tokens, 1.0).score, abs=1e-5
+    (hypothesis,) = greedy(model, source, lengths, max_length=4)[0]
+    assert hypothesis.score == pytest.approx(
+        one_by_one(model, source, lengths, hypothesis.tokens, 1.0).score, abs=1e-5
     )

@@ -29,25 +29,25 @@ def tokenizer() -> Tokenizer:
     return Tokenizer.train(LINES, vocabulary_size=300)
 
 
-def allowed(begun: Prefixes, written: int, row: int = 0) -> set[int]:
-    vocabulary = 10 if begun.inside is None else len(begun.inside)
-    left = begun.restrict(torch.zeros(len(begun.tokens), 1, vocabulary), written)
-    return set((left[row, 0] > NEVER).nonzero().flatten().tolist())
+def allowed(prefixes: Prefixes, length: int, row: int = 0) -> set[int]:
+    vocabulary = 10 if prefixes.inside is None else len(prefixes.inside)
+    restricted = prefixes.restrict(torch.zeros(len(prefixes.tokens), 1, vocabulary), length)
+    return set((restricted[row, 0] > NEVER).nonzero().flatten().tolist())
 
 
 def test_ids_are_forced_one_by_one_and_then_all_is_free():
-    begun = Prefixes.of([[4, 5], [6], []], CPU)
-    assert [allowed(begun, 0, row) for row in range(3)] == [{4}, {6}, set(range(10))]
-    assert [allowed(begun, 1, row) for row in range(3)] == [{5}, set(range(10)), set(range(10))]
-    assert allowed(begun, 2) == set(range(10))
-    chosen = begun.select(torch.tensor([2, 0]))
-    assert [allowed(chosen, 0, row) for row in range(2)] == [set(range(10)), {4}]
+    prefixes = Prefixes.of([[4, 5], [6], []], CPU)
+    assert [allowed(prefixes, 0, row) for row in range(3)] == [{4}, {6}, set(range(10))]
+    assert [allowed(prefixes, 1, row) for row in range(3)] == [{5}, set(range(10)), set(range(10))]
+    assert allowed(prefixes, 2) == set(range(10))
+    selected = prefixes.select(torch.tensor([2, 0]))
+    assert [allowed(selected, 0, row) for row in range(2)] == [set(range(10)), {4}]
 
 
 def test_what_is_forced_keeps_its_probability():
     log_p = torch.arange(10.0).expand(1, 1, 10).clone()
-    left = Prefixes.of([[4]], CPU).restrict(log_p, 0)
-    assert left[0, 0].tolist() == [NEVER] * 4 + [4.0] + [NEVER] * 5
+    restricted = Prefixes.of([[4]], CPU).restrict(log_p, 0)
+    assert restricted[0, 0].tolist() == [NEVER] * 4 + [4.0] + [NEVER] * 5
 
 
 @pytest.mark.parametrize("token", [PAD, BOS, EOS])
@@ -69,13 +69,13 @@ def test_every_search_starts_with_the_words_and_ends_them_there(tokenizer, searc
     limits = search.changed(min_length=8, max_length=9)
     chance = torch.Generator().manual_seed(1)
     hypotheses = translate_batch(model, *sources, limits, prefix=partial_words, generator=chance)
-    for text, (one, *_) in zip(texts, hypotheses, strict=True):
+    for text, (hypothesis, *_) in zip(texts, hypotheses, strict=True):
         begun_with = tokenizer.encode(text)
-        assert one.tokens[: len(begun_with)] == begun_with
-        assert len(one.tokens) >= 8
-        following = tokenizer.decode(one.tokens)[len(text) :][:1]
+        assert hypothesis.tokens[: len(begun_with)] == begun_with
+        assert len(hypothesis.tokens) >= 8
+        following = tokenizer.decode(hypothesis.tokens)[len(text) :][:1]
         if text and text != "sleeps.":
-            assert not following.isalnum(), (text, tokenizer.decode(one.tokens))
+            assert not following.isalnum(), (text, tokenizer.decode(hypothesis.tokens))
             assert following not in ("'", "-")
 
 
@@ -86,9 +86,9 @@ def test_a_word_is_not_gone_on_with_but_may_be_followed(tokenizer):
     def may_follow(row: int) -> set[str]:
         return {pieces[i] for i in allowed(partial_words, int(partial_words.lengths[row]), row)}
 
-    after = may_follow(0)
-    assert {"s", "'", "-", "<0xC3>", "<0x73>", "4"} & after == set()
-    assert {"</s>", "▁", ".", ",", "<0x2E>"} <= after
+    allowed_next = may_follow(0)
+    assert {"s", "'", "-", "<0xC3>", "<0x73>", "4"} & allowed_next == set()
+    assert {"</s>", "▁", ".", ",", "<0x2E>"} <= allowed_next
     # Only letters and digits make a word that could go on; Chinese and Japanese have no spaces.
     assert may_follow(1) == may_follow(2) == set(pieces)
 

@@ -66,8 +66,8 @@ def test_no_model_and_no_number_of_threads_compiles_more(threads):
     try:
         for changes in SHAPES.values():
             model = small(**changes)
-            several = source().repeat(9, 1), LENGTHS.repeat(9)
-            translate_batch(model, *several, Search(beam=2, max_length=3), engine=choose(model))
+            batch = source().repeat(9, 1), LENGTHS.repeat(9)
+            translate_batch(model, *batch, Search(beam=2, max_length=3), engine=choose(model))
     finally:
         torch.set_num_threads(1)
     assert [len(loop.signatures) for loop in loops] == [1, 1, 1]
@@ -77,11 +77,11 @@ def test_no_model_and_no_number_of_threads_compiles_more(threads):
 @pytest.mark.parametrize("beam", [1, 3])
 def test_threads_share_a_batch_and_change_no_bit(beam):
     model, search = small(), Search(beam=beam, max_length=12)
-    several = source().repeat(11, 1), LENGTHS.repeat(11)
-    alone = translate_batch(model, *several, search, engine=choose(model))
+    batch = source().repeat(11, 1), LENGTHS.repeat(11)
+    alone = translate_batch(model, *batch, search, engine=choose(model))
     torch.set_num_threads(2)
     try:
-        shared = translate_batch(model, *several, search, engine=choose(model))
+        shared = translate_batch(model, *batch, search, engine=choose(model))
     finally:
         torch.set_num_threads(1)
     assert shared == alone

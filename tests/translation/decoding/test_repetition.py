@@ -28,13 +28,13 @@ def sequences(tokens: list[int], size: int) -> list[tuple[int, ...]]:
 
 
 def repeats(tokens: list[int], size: int) -> bool:
-    found = sequences(tokens, size)
-    return len(set(found)) < len(found)
+    runs = sequences(tokens, size)
+    return len(set(runs)) < len(runs)
 
 
 @given(ROWS, st.integers(1, 4))
 def test_a_word_is_found_exactly_when_it_would_complete_a_known_sequence(rows, size):
-    found = set(
+    repeating = set(
         zip(*(each.tolist() for each in completing(torch.tensor(rows).long(), size)), strict=True)
     )
     naive = {
@@ -43,7 +43,7 @@ def test_a_word_is_found_exactly_when_it_would_complete_a_known_sequence(rows, s
         for word in range(4, 8)
         if tuple([*row, word][-size:]) in sequences(row, size) and len(row) >= size
     }
-    assert found == naive
+    assert repeating == naive
 
 
 @cache
@@ -63,13 +63,13 @@ def test_a_wide_beam_finds_the_best_translation_without_repetition(size, compile
     model, (source, lengths) = Toy(vocabulary=7), some_sources(20)
     limits = {"max_length": 4, "min_length": 4, "no_repeat_ngram": size}
     hypotheses = beam(model, source, lengths, size=70, **limits, compiled=compiled)
-    changed = 0
-    for (best,), every in zip(hypotheses, translations_of_four_words(), strict=True):
-        expected = next(one for one in every if not repeats(one.tokens, size))
+    change_count = 0
+    for (best,), candidates in zip(hypotheses, translations_of_four_words(), strict=True):
+        expected = next(one for one in candidates if not repeats(one.tokens, size))
         assert best.tokens == expected.tokens
         assert best.log_probability == pytest.approx(expected.log_probability, abs=1e-4)
-        changed += every[0].tokens != best.tokens
-    assert changed
+        change_count += candidates[0].tokens != best.tokens
+    assert change_count
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -79,22 +79,24 @@ def test_greedy_search_takes_the_best_word_that_repeats_nothing(size, compiled):
     hypotheses = greedy(
         model, source, lengths, max_length=12, no_repeat_ngram=size, compiled=compiled
     )
-    for i, (one,) in enumerate(hypotheses):
-        assert one.tokens == naive_greedy(model, source[i : i + 1], lengths[i : i + 1], 12, size)
+    for i, (hypothesis,) in enumerate(hypotheses):
+        assert hypothesis.tokens == naive_greedy(
+            model, source[i : i + 1], lengths[i : i + 1], 12, size
+        )
     assert hypotheses != greedy(model, source, lengths, max_length=12)
 
 
 def naive_greedy(model: Toy, source, lengths, longest: int, size: int) -> list[int]:
-    written: list[int] = []
-    while len(written) < longest:
-        logits = model.logits(model.hidden(source, lengths, torch.tensor([[BOS, *written]])))[0, -1]
+    words: list[int] = []
+    while len(words) < longest:
+        logits = model.logits(model.hidden(source, lengths, torch.tensor([[BOS, *words]])))[0, -1]
         for word in logits.argsort(descending=True, stable=True).tolist():
             if word == EOS:
-                return written
-            if word not in (PAD, BOS) and not repeats([*written, word], size):
-                written.append(word)
+                return words
+            if word not in (PAD, BOS) and not repeats([*words, word], size):
+                words.append(word)
                 break
-    return written
+    return words
 
 
 @given(st.integers(0, 1000), st.integers(1, 3))
@@ -119,15 +121,15 @@ def test_a_prefix_may_repeat_itself_and_what_follows_may_not(width):
     model, sources = Toy(ends=-5.0), some_sources(3)
     settings = Search(beam=width, max_length=12, no_repeat_ngram=2)
     prefix = [[4, 4, 4], [5, 6, 5, 6], []]
-    for begun, (best, *_) in zip(
+    for beginning, (best, *_) in zip(
         prefix, translate_batch(model, *sources, settings, prefix=prefix), strict=True
     ):
-        assert best.tokens[: len(begun)] == begun
-        assert len(best.tokens) > len(begun)
-        known = set(sequences(begun, 2))
-        following = sequences(best.tokens, 2)[max(0, len(begun) - 1) :]
+        assert best.tokens[: len(beginning)] == beginning
+        assert len(best.tokens) > len(beginning)
+        known_runs = set(sequences(beginning, 2))
+        following = sequences(best.tokens, 2)[max(0, len(beginning) - 1) :]
         assert len(set(following)) == len(following)
-        assert known.isdisjoint(following)
+        assert known_runs.isdisjoint(following)
 
 
 @pytest.mark.parametrize("width", [1, 4])
@@ -145,9 +147,9 @@ def test_a_size_below_0_is_refused():
 
 @given(st.lists(st.integers(4, 99), min_size=3, max_size=6, unique=True), st.integers(4, 9))
 def test_a_block_that_is_written_again_and_again_is_a_loop_unless_the_source_has_it(block, times):
-    before = list(range(100, 110))
-    assert loops([*before, *block * times], before)
-    assert not loops(before + block * times, before + block * times)
+    prefix = list(range(100, 110))
+    assert loops([*prefix, *block * times], prefix)
+    assert not loops(prefix + block * times, prefix + block * times)
 
 
 @given(st.lists(st.integers(4, 500), max_size=60, unique=True), st.lists(st.integers(4, 9)))

@@ -27,31 +27,31 @@ def chance(seed: int = 0) -> torch.Generator:
 def test_translations_are_drawn_as_often_as_they_are_probable():
     model, (source, lengths) = Toy(vocabulary=6, ends=1.0), some_sources(1)
     model.shift[[0, 2]] = -math.inf
-    every = source.expand(4, -1), lengths.expand(4)
-    samples = sample(model, *every, max_length=20, draws=1000, generator=chance())
-    found = [one for draws in samples for one in draws]
-    seen = Counter(tuple(one.tokens) for one in found)
-    for one in every_translation(model, source, lengths, 3)[:8]:
-        expected = math.exp(one.log_probability)
-        assert seen[tuple(one.tokens)] / 4000 == pytest.approx(expected, abs=0.025)
+    batch = source.expand(4, -1), lengths.expand(4)
+    samples = sample(model, *batch, max_length=20, draws=1000, generator=chance())
+    draws_of_all = [one for draws in samples for one in draws]
+    counts = Counter(tuple(one.tokens) for one in draws_of_all)
+    for translation in every_translation(model, source, lengths, 3)[:8]:
+        expected = math.exp(translation.log_probability)
+        assert counts[tuple(translation.tokens)] / 4000 == pytest.approx(expected, abs=0.025)
 
 
 def test_one_generator_state_gives_one_result():
     model, sources = Toy(), some_sources(3)
-    first, again, other = (
+    first_draws, repeated_draws, other_draws = (
         sample(model, *sources, max_length=6, draws=3, generator=chance(seed)) for seed in (1, 1, 2)
     )
-    assert first == again
-    assert first != other
+    assert first_draws == repeated_draws
+    assert first_draws != other_draws
 
 
 @pytest.mark.parametrize("settings", [{"top_k": 1}, {"top_p": 1e-6}, {"temperature": 0.01}])
 def test_at_the_extremes_it_is_greedy(settings: dict[str, float]):
     model, sources = Toy(), some_sources(5)
     samples = sample(model, *sources, max_length=6, generator=chance(), **settings)
-    for (one,), (best,) in zip(samples, greedy(model, *sources, max_length=6), strict=True):
-        assert one.tokens == best.tokens
-        assert one.score == pytest.approx(best.score, abs=1e-5)
+    for (item,), (best,) in zip(samples, greedy(model, *sources, max_length=6), strict=True):
+        assert item.tokens == best.tokens
+        assert item.score == pytest.approx(best.score, abs=1e-5)
 
 
 def test_the_log_probabilities_are_those_of_the_model_and_draws_are_sorted():
@@ -61,9 +61,9 @@ def test_the_log_probabilities_are_those_of_the_model_and_draws_are_sorted():
     )
     for i, draws in enumerate(samples):
         assert [one.score for one in draws] == sorted((one.score for one in draws), reverse=True)
-        for one in draws:
-            alone = one_by_one(model, source[i : i + 1], lengths[i : i + 1], one.tokens, 1.0)
-            assert one.score == pytest.approx(alone.score, abs=1e-5)
+        for draw in draws:
+            alone = one_by_one(model, source[i : i + 1], lengths[i : i + 1], draw.tokens, 1.0)
+            assert draw.score == pytest.approx(alone.score, abs=1e-5)
 
 
 def test_a_high_temperature_spreads():
@@ -86,11 +86,11 @@ def test_a_high_temperature_spreads():
 
 def test_top_k_and_top_p_keep_the_best():
     scores = torch.tensor([[0.1, 0.5, 0.2, 0.2]]).log()
-    kept = [
+    kept_ids = [
         (keep_probable(scores, k, p) > -math.inf).nonzero()[:, 1].tolist()
         for k, p in ((0, 1.0), (2, 1.0), (0, 0.5), (0, 0.6), (0, 0.75), (3, 0.75), (9, 0.95))
     ]
-    assert kept == [[0, 1, 2, 3], [1, 2], [1], [1, 2], [1, 2, 3], [1, 2], [0, 1, 2, 3]]
+    assert kept_ids == [[0, 1, 2, 3], [1, 2], [1], [1, 2], [1, 2, 3], [1, 2], [0, 1, 2, 3]]
 
 
 def test_limits_hold_while_sampling():

@@ -21,12 +21,12 @@ def test_each_kind_of_search_is_the_function_of_its_name():
     assert translate_batch(model, *sources, SHORT.changed(beam=1)) == greedy(
         model, *sources, max_length=5
     )
-    drawn = [
+    samples = [
         torch.Generator().manual_seed(4),
         torch.Generator().manual_seed(4),
     ]
     settings = SHORT.changed(sampling=True, nbest=7, temperature=2.0, top_k=5, top_p=0.9)
-    assert translate_batch(model, *sources, settings, generator=drawn[0]) == sample(
+    assert translate_batch(model, *sources, settings, generator=samples[0]) == sample(
         model,
         *sources,
         max_length=5,
@@ -34,12 +34,12 @@ def test_each_kind_of_search_is_the_function_of_its_name():
         temperature=2.0,
         top_k=5,
         top_p=0.9,
-        generator=drawn[1],
+        generator=samples[1],
     )
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "edit",
     [
         {"length_penalty": 3.0},
         {"coverage_penalty": 3.0},
@@ -51,9 +51,9 @@ def test_each_kind_of_search_is_the_function_of_its_name():
         {"nbest": 2},
     ],
 )
-def test_each_setting_changes_what_comes_out(changed: dict[str, float]):
+def test_each_setting_changes_what_comes_out(edit: dict[str, float]):
     model, sources = Toy(ends=1.5), some_sources(40)
-    settings = Search(beam=2, max_length=8).changed(**changed)
+    settings = Search(beam=2, max_length=8).changed(**edit)
     assert translate_batch(model, *sources, settings) != translate_batch(
         model, *sources, Search(beam=2, max_length=8)
     )
@@ -76,7 +76,7 @@ def test_the_default_bound_grows_with_the_source_and_leaves_room():
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"beam": 0}, "beam 0: use a whole number, 1 to 1000"),
         ({"beam": "4"}, "beam '4': use a whole number"),
@@ -89,6 +89,6 @@ def test_the_default_bound_grows_with_the_source_and_leaves_room():
         ({"beam": 1, "coverage_penalty": 0.2}, "use a beam of 2 or more"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], told: str):
-    with pytest.raises(ConfigurationError, match=told):
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], message: str):
+    with pytest.raises(ConfigurationError, match=message):
         Search(**settings)

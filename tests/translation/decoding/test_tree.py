@@ -31,28 +31,30 @@ def path(tree: Tree, number: int) -> list[int]:
 def test_the_hypotheses_are_kept_ends_of_the_tree(translator, layers):
     tree, search = Tree(), translator.search.changed(nbest=translator.search.beam)
     handle = translator.model.register_forward_hook(lambda *_: None) if layers else None
-    (found,) = translator.translate([TEXT], search=search, tree=tree)
+    (translation,) = translator.translate([TEXT], search=search, tree=tree)
     if handle:
         handle.remove()
     (alone,) = translator.translate([TEXT], search=search)
-    assert found.target_ids == alone.target_ids
+    assert translation.target_ids == alone.target_ids
     ends = {
         tuple(path(tree, number)): node.log_probability
         for number, node in enumerate(tree.nodes)
         if node.kept and node.token == EOS
     }
-    best = ends[(*found.target_ids, EOS)]
-    assert best == pytest.approx(found.log_probability, abs=1e-4)
-    listed = sorted(one.log_probability for one in found.alternatives)
-    assert all(min(abs(each - end) for end in ends.values()) < 1e-4 for each in listed)
+    best = ends[(*translation.target_ids, EOS)]
+    assert best == pytest.approx(translation.log_probability, abs=1e-4)
+    likelihoods = sorted(one.log_probability for one in translation.alternatives)
+    assert all(min(abs(each - end) for end in ends.values()) < 1e-4 for each in likelihoods)
 
 
 def test_a_step_keeps_the_best_and_lists_those_that_it_dropped(translator):
     tree, beam = Tree(), translator.search.beam
     translator.translate([TEXT], tree=tree)
-    first = [node for node in tree.nodes if node.parent < 0]
-    assert [node.kept for node in first] == [True] * beam + [False] * (len(first) - beam)
-    scores = [node.log_probability for node in first]
+    first_nodes = [node for node in tree.nodes if node.parent < 0]
+    assert [node.kept for node in first_nodes] == [True] * beam + [False] * (
+        len(first_nodes) - beam
+    )
+    scores = [node.log_probability for node in first_nodes]
     assert scores == sorted(scores, reverse=True)
     parents = {node.parent for node in tree.nodes if node.parent >= 0}
     assert all(tree.nodes[number].kept for number in parents)

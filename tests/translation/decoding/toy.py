@@ -54,13 +54,16 @@ class Toy(TranslationModel):
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
 
-        def drawn(*shape: int) -> Tensor:
+        def random_tensor(*shape: int) -> Tensor:
             return torch.randn(*shape, generator=generator)
 
         self.padding = PAD
-        self.meanings = drawn(8, width)
-        self.words, self.recurrence = drawn(vocabulary, width), drawn(width, width) * 0.5
-        self.output, self.shift = drawn(width, vocabulary), torch.zeros(vocabulary)
+        self.meanings = random_tensor(8, width)
+        self.words, self.recurrence = (
+            random_tensor(vocabulary, width),
+            random_tensor(width, width) * 0.5,
+        )
+        self.output, self.shift = random_tensor(width, vocabulary), torch.zeros(vocabulary)
         self.shift[EOS] = ends
         self.rows_read: list[int] = []
 
@@ -86,13 +89,13 @@ class Toy(TranslationModel):
         for words in target.unbind(1):
             memory = self._next(words, memory, meaning)
             all_of_them.append(memory)
-        written = torch.stack(all_of_them, 1)
+        states = torch.stack(all_of_them, 1)
         if watched is not None:
-            scores = written @ self.meanings[source].transpose(1, 2)
+            scores = states @ self.meanings[source].transpose(1, 2)
             padded = torch.arange(source.shape[1]) >= lengths[:, None]
             weights = scores.masked_fill(padded.unsqueeze(1), float("-inf")).softmax(-1)
             watched.looks["decoder.0.cross"] = StoredLook(weights.unsqueeze(1))
-        return written
+        return states
 
     def logits(self, hidden: Tensor) -> Tensor:
         return hidden @ self.output + self.shift
@@ -155,10 +158,10 @@ def every_translation(
     model: Toy, source: Tensor, lengths: Tensor, longest: int, exponent: float = 1.0
 ) -> list[Hypothesis]:
     """All translations of one sentence, the best first, each worked out alone and in float64."""
-    found = [
+    hypotheses = [
         one_by_one(model, source, lengths, tokens, exponent) for tokens in _strings(model, longest)
     ]
-    return sorted(found, key=lambda one: -one.score)
+    return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
 
 
 def one_by_one(
@@ -166,9 +169,11 @@ def one_by_one(
 ) -> Hypothesis:
     hidden = model.hidden(source, lengths, torch.tensor([[BOS, *tokens]]))
     log_p = model.logits(hidden)[0].double().log_softmax(-1)
-    each = [float(log_p[i, word]) for i, word in enumerate([*tokens, EOS])]
-    total = sum(each)
-    return Hypothesis(tokens, total / ((5 + len(each)) / 6) ** exponent, total, each)
+    log_probabilities = [float(log_p[i, word]) for i, word in enumerate([*tokens, EOS])]
+    total = sum(log_probabilities)
+    return Hypothesis(
+        tokens, total / ((5 + len(log_probabilities)) / 6) ** exponent, total, log_probabilities
+    )
 
 
 def _strings(model: Toy, longest: int) -> Iterator[list[int]]:

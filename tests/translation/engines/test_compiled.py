@@ -47,8 +47,8 @@ def small(**changes: object) -> Transformer:
 
 
 def source() -> Tensor:
-    drawn = torch.randint(4, 71, (3, 9), generator=torch.Generator().manual_seed(1))
-    return drawn.masked_fill(torch.arange(9) >= LENGTHS[:, None], 0)
+    tokens = torch.randint(4, 71, (3, 9), generator=torch.Generator().manual_seed(1))
+    return tokens.masked_fill(torch.arange(9) >= LENGTHS[:, None], 0)
 
 
 @pytest.mark.parametrize("changes", SHAPES.values(), ids=SHAPES)
@@ -58,15 +58,15 @@ def test_it_steps_as_the_layers_do(changes):
     state, expected = engine.begin(source(), LENGTHS), model.begin(source(), LENGTHS)
     assert isinstance(state, CompiledState)
     assert isinstance(expected, TransformerState)
-    chosen = {1: [0, 0, 1, 2, 2, 2], 4: [5, 0, 1, 1], 35: [2, 3], 40: [0, 1, 1]}
+    parents_at = {1: [0, 0, 1, 2, 2, 2], 4: [5, 0, 1, 1], 35: [2, 3], 40: [0, 1, 1]}
     words = torch.full((3,), 2)
     for step in range(45):
         logits, state = engine.step(words, state)
         right, expected = model.step(words, expected)
         torch.testing.assert_close(logits, right, atol=2e-5, rtol=2e-5)
         words = (words * 7 + step + torch.arange(len(words))) % 67 + 4
-        if step in chosen:
-            rows = torch.tensor(chosen[step])
+        if step in parents_at:
+            rows = torch.tensor(parents_at[step])
             words, state, expected = words[rows], state.select(rows), expected.select(rows)
 
 
@@ -207,7 +207,7 @@ def test_parts_that_it_does_not_compute_are_left_to_the_layers(changes):
 
 
 @pytest.mark.parametrize(
-    ("part", "other"),
+    ("name", "replacement"),
     [
         ("score", regard.scores.Dot()),
         ("normaliser", regard.normalisers.Softmax(temperature=2.0)),
@@ -215,24 +215,24 @@ def test_parts_that_it_does_not_compute_are_left_to_the_layers(changes):
         ("rotary", regard.positions.Rotary()),
     ],
 )
-def test_attention_that_was_given_another_part_keeps_it(part, other):
+def test_attention_that_was_given_another_part_keeps_it(name, replacement):
     model = small()
-    setattr(model.decoder[1].cross_attention, part, other)
+    setattr(model.decoder[1].cross_attention, name, replacement)
     assert choose(model).name == "layers"
 
 
 @pytest.mark.parametrize(
-    ("where", "part", "other"),
+    ("where", "name", "replacement"),
     [
         ("decoder.1.feed_forward", "activation", torch.nn.functional.gelu),
         ("encoder.0.self_residual", "before", False),
         ("decoder.0.cross_residual.dropout", "rate", 0.7),
     ],
 )
-def test_a_layer_that_no_longer_is_what_the_settings_say_is_called_itself(where, part, other):
+def test_a_layer_that_no_longer_is_what_the_settings_say_is_called_itself(where, name, replacement):
     model = small()
     assert choose(model).name == "compiled"
-    setattr(model.get_submodule(where), part, other)
+    setattr(model.get_submodule(where), name, replacement)
     assert choose(model).name == "layers"
 
 

@@ -13,7 +13,7 @@ from regard.translation.evaluation.gold import read_gold, read_links
 LINE = {"src": ["a", "b"], "tgt": ["x"], "sure": [[0, 0]], "possible": [[1, 0]]}
 
 
-def written(folder: Path, *lines: object) -> Path:
+def gold_file(folder: Path, *lines: object) -> Path:
     path = folder / "gold"
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
@@ -21,26 +21,26 @@ def written(folder: Path, *lines: object) -> Path:
 
 
 def test_objects_with_words_are_read_and_flipped(tmp_path: Path):
-    gold = read_gold(written(tmp_path, LINE, "", {"src": ["a"], "tgt": [], "sure": []}))
+    gold = read_gold(gold_file(tmp_path, LINE, "", {"src": ["a"], "tgt": [], "sure": []}))
     assert gold.sure == [{(0, 0)}, set()]
     assert gold.possible == [{(1, 0)}, set()]
     assert gold.words == [(["a", "b"], ["x"]), (["a"], [])]
-    other = gold.flipped()
-    assert other.possible == [{(0, 1)}, set()]
-    assert other.words is not None
-    assert other.words[0] == (["x"], ["a", "b"])
-    assert len(read_gold(written(tmp_path, LINE, LINE, LINE), limit=2)) == 2
+    flipped = gold.flipped()
+    assert flipped.possible == [{(0, 1)}, set()]
+    assert flipped.words is not None
+    assert flipped.words[0] == (["x"], ["a", "b"])
+    assert len(read_gold(gold_file(tmp_path, LINE, LINE, LINE), limit=2)) == 2
 
 
 def test_links_alone_are_read(tmp_path: Path):
-    path = written(tmp_path, "0-0 1?2", "")
+    path = gold_file(tmp_path, "0-0 1?2", "")
     gold = read_gold(path)
     assert (gold.sure, gold.possible, gold.words) == ([{(0, 0)}, set()], [{(1, 2)}, set()], None)
     assert read_links(path) == [{(0, 0), (1, 2)}, set()]
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ({**LINE, "sure": [[0, 1]]}, "2 source and 1 target words"),
         ({**LINE, "sure": [[-1, 0]]}, r"link \[-1, 0\] is outside"),
@@ -54,9 +54,9 @@ def test_links_alone_are_read(tmp_path: Path):
         ("[]", "alignment: the line: "),
     ],
 )
-def test_a_fault_is_told_with_its_line(tmp_path: Path, line: object, told: str):
-    path = written(tmp_path, LINE, line)
-    with pytest.raises(DataError, match=told) as caught:
+def test_a_fault_is_told_with_its_line(tmp_path: Path, line: object, message: str):
+    path = gold_file(tmp_path, LINE, line)
+    with pytest.raises(DataError, match=message) as caught:
         read_gold(path)
     assert str(caught.value).startswith(f"{path}:2: ")
     assert len(str(caught.value)) < 1000
@@ -64,6 +64,6 @@ def test_a_fault_is_told_with_its_line(tmp_path: Path, line: object, told: str):
 
 def test_no_links_and_no_lines_are_told(tmp_path: Path):
     with pytest.raises(DataError, match="gold:2: not a link: 'x'"):
-        read_links(written(tmp_path, "0-0", "x"))
+        read_links(gold_file(tmp_path, "0-0", "x"))
     with pytest.raises(DataError, match="no gold alignments"):
-        read_gold(written(tmp_path))
+        read_gold(gold_file(tmp_path))

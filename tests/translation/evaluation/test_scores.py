@@ -51,7 +51,7 @@ def test_as_text_there_is_a_line_for_each_measure_with_its_signature():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "told"),
+    ("arguments", "error", "message"),
     [
         ((["a"], ["a", "b"], {}), DataError, "1 translations for 2 references"),
         (([], [], {}), DataError, "nothing to compare"),
@@ -63,10 +63,10 @@ def test_as_text_there_is_a_line_for_each_measure_with_its_signature():
         ),
     ],
 )
-def test_mistakes_are_told(arguments: tuple, error: type[Exception], told: str):
-    ours, given, settings = arguments
-    with pytest.raises(error, match=told):
-        measure(ours, given, **settings)
+def test_mistakes_are_told(arguments: tuple, error: type[Exception], message: str):
+    ours, inputs, settings = arguments
+    with pytest.raises(error, match=message):
+        measure(ours, inputs, **settings)
 
 
 OTHERS = ["A cat sat on the mat.", "He doesn't go home.", "no", "It is raining again , now"]
@@ -74,12 +74,12 @@ OTHERS = ["A cat sat on the mat.", "He doesn't go home.", "no", "It is raining a
 
 def test_several_references_are_those_of_sacrebleu():
     scores = measure(OURS, GIVEN, OTHERS)
-    both = [GIVEN, OTHERS]
-    assert scores.bleu == sacrebleu.corpus_bleu(OURS, both).score
-    assert scores.chrf == sacrebleu.corpus_chrf(OURS, both).score
-    assert scores.ter == sacrebleu.corpus_ter(OURS, both).score
+    references = [GIVEN, OTHERS]
+    assert scores.bleu == sacrebleu.corpus_bleu(OURS, references).score
+    assert scores.chrf == sacrebleu.corpus_chrf(OURS, references).score
+    assert scores.ter == sacrebleu.corpus_ter(OURS, references).score
     assert scores.exact == 50.0  # the third equals its first reference, the fourth its second
-    assert scores.bleu > max(measure(OURS, one).bleu for one in both)
+    assert scores.bleu > max(measure(OURS, one).bleu for one in references)
     assert scores.signatures["bleu"].startswith("nrefs:2|")
 
 

@@ -24,15 +24,15 @@ def test_the_choices_are_sacrebleu_s():
     assert set(get_args(Tokenizer)) == BLEU.TOKENIZERS - {"spm"}  # spm is another name of flores101
 
 
-@pytest.mark.parametrize("wanted", TEXTS)
-def test_a_script_asks_for_its_tokenizer(wanted):
-    assert segmenting.of_script(TEXTS[wanted]) == wanted
-    note = segmenting.note("13a", TEXTS[wanted])
-    assert (note is None) == (wanted is None)
-    if wanted is not None:
-        assert f"--tokenize {wanted}" in note
-        assert segmenting.note(wanted, TEXTS[wanted]) is None
-        assert segmenting.note("flores200", TEXTS[wanted]) is None
+@pytest.mark.parametrize("expected", TEXTS)
+def test_a_script_asks_for_its_tokenizer(expected):
+    assert segmenting.of_script(TEXTS[expected]) == expected
+    note = segmenting.note("13a", TEXTS[expected])
+    assert (note is None) == (expected is None)
+    if expected is not None:
+        assert f"--tokenize {expected}" in note
+        assert segmenting.note(expected, TEXTS[expected]) is None
+        assert segmenting.note("flores200", TEXTS[expected]) is None
 
 
 def test_a_quoted_foreign_word_asks_for_nothing_and_no_text_neither():

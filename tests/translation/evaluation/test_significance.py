@@ -45,22 +45,22 @@ def test_the_numbers_are_sacrebleu_s_and_its_signature_says_how(monkeypatch):
 
 def test_the_seed_decides_and_leaves_no_trace(monkeypatch):
     monkeypatch.delenv("SACREBLEU_SEED", raising=False)
-    first, again, other = (
+    first_run, repeated_run, other_seed = (
         compare(LIKE, WORSE, GIVEN, measures=["chrf"], resamples=50, seed=seed)
         for seed in (1, 1, 2)
     )
-    assert first == again
-    assert first.differences["chrf"].mean != other.differences["chrf"].mean
+    assert first_run == repeated_run
+    assert first_run.differences["chrf"].mean != other_seed.differences["chrf"].mean
     assert "SACREBLEU_SEED" not in os.environ
 
 
 def test_all_measures_are_compared():
-    found = compare(LIKE, WORSE, GIVEN, resamples=5)
-    assert list(found.differences) == list(found.signatures) == ["bleu", "chrf", "ter"]
+    comparison = compare(LIKE, WORSE, GIVEN, resamples=5)
+    assert list(comparison.differences) == list(comparison.signatures) == ["bleu", "chrf", "ter"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "settings", "error", "told"),
+    ("arguments", "settings", "error", "message"),
     [
         ((["a"], ["a", "b"], ["a"]), {}, DataError, "1 translations, 2 of the baseline"),
         (([], [], []), {}, DataError, "nothing to compare"),
@@ -69,8 +69,8 @@ def test_all_measures_are_compared():
         ((["a"], ["a"], ["a"]), {"resamples": 0}, ConfigurationError, "0 resamples"),
     ],
 )
-def test_mistakes_are_told(arguments: tuple, settings: dict, error: type, told: str):
-    with pytest.raises(error, match=told):
+def test_mistakes_are_told(arguments: tuple, settings: dict, error: type, message: str):
+    with pytest.raises(error, match=message):
         compare(*arguments, **settings)
 
 
@@ -80,11 +80,13 @@ def test_what_would_take_all_the_memory_is_refused():
 
 
 def test_several_references_and_a_tokenizer_are_those_of_the_scores():
-    ours, theirs, one, two = ["我喜欢狗。"], ["我喜欢。"], ["我喜欢猫。"], ["我爱狗。"]
-    found = compare(ours, theirs, one, two, measures=["bleu"], resamples=5, tokenizer="zh")
-    score = measure(ours, one, two, measures=["bleu"], tokenizer="zh").bleu
-    assert found.differences["bleu"].score == pytest.approx(score)
-    assert "nrefs:2|" in found.signatures["bleu"]
-    assert "|tok:zh|" in found.signatures["bleu"]
+    ours, theirs, first_reference, two = ["我喜欢狗。"], ["我喜欢。"], ["我喜欢猫。"], ["我爱狗。"]
+    comparison = compare(
+        ours, theirs, first_reference, two, measures=["bleu"], resamples=5, tokenizer="zh"
+    )
+    score = measure(ours, first_reference, two, measures=["bleu"], tokenizer="zh").bleu
+    assert comparison.differences["bleu"].score == pytest.approx(score)
+    assert "nrefs:2|" in comparison.signatures["bleu"]
+    assert "|tok:zh|" in comparison.signatures["bleu"]
     with pytest.raises(DataError, match="1 translations, 1 of the baseline and 2 references"):
-        compare(ours, theirs, one, two * 2)
+        compare(ours, theirs, first_reference, two * 2)

@@ -76,8 +76,8 @@ def test_messages_without_a_translation_get_one():
         .replace('12"\r\nmsgstr ""', '12"\r\nmsgstr "%s: 12"')
     )
     assert result == expected
-    written = {entry.msgid: entry for entry in polib.pofile(result[1:].replace("\u2028", " "))}
-    assert written['  Hola "Ana".\n\nAdiós.\n'].msgstr == '  Hello "Ana".\n\nBye.\n'
+    entries = {entry.msgid: entry for entry in polib.pofile(result[1:].replace("\u2028", " "))}
+    assert entries['  Hola "Ana".\n\nAdiós.\n'].msgstr == '  Hello "Ana".\n\nBye.\n'
 
 
 @pytest.mark.parametrize(("forms", "fuzzy"), [(1, False), (2, False), (3, True)])

@@ -34,12 +34,14 @@ def test_each_cell_has_the_pair_of_its_forms(source_words, target_words):
 
 
 @given(st.text("abcé", max_size=6), st.text("abcé", max_size=6))
-def test_similarity_is_dices_coefficient_of_runs_without_accents(one, other):
+def test_similarity_is_dices_coefficient_of_runs_without_accents(item, second_word):
     def runs(word: str) -> Counter[str]:
         text = f"^{word.replace('é', 'e')}$"
         return Counter(text[i : i + n] for n in (2, 3) for i in range(len(text) - n + 1))
 
-    ours, theirs = runs(one), runs(other)
+    ours, theirs = runs(item), runs(second_word)
     expected = 2 * (ours & theirs).total() / (ours.total() + theirs.total())
     pair = np.zeros(1, np.int32)
-    np.testing.assert_allclose(similarities([one], [other], (pair, pair)), expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        similarities([item], [second_word], (pair, pair)), expected, rtol=1e-6
+    )

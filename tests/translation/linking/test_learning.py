@@ -25,9 +25,9 @@ GOLD = {(0, 0), (1, 2), (2, 1)}
 
 @pytest.fixture
 def threads():
-    before = torch.get_num_threads()
+    threads_before = torch.get_num_threads()
     yield torch.set_num_threads
-    torch.set_num_threads(before)
+    torch.set_num_threads(threads_before)
 
 
 def test_words_of_another_order_are_linked():
@@ -40,9 +40,9 @@ def test_the_same_seed_gives_the_same_bits_on_any_number_of_threads(threads):
     for count in (1, 2, 3):
         threads(count)
         results.append(learn(PAIRS, seed=5)[0])
-    for other in results[1:]:
-        np.testing.assert_array_equal(results[0].forward, other.forward)
-        np.testing.assert_array_equal(results[0].backward, other.backward)
+    for result in results[1:]:
+        np.testing.assert_array_equal(results[0].forward, result.forward)
+        np.testing.assert_array_equal(results[0].backward, result.backward)
     assert not np.array_equal(results[0].forward, learn(PAIRS, seed=6)[0].forward)
 
 
@@ -95,9 +95,9 @@ def test_progress_counts_all_rounds_and_an_error_ends_all_chains(threads):
     learn(PAIRS, progress=counted.append)
     assert counted == list(range(all_rounds(len(PAIRS))))
 
-    def interrupt(done: int) -> None:
-        counted.append(done)
-        if done == 3:
+    def interrupt(count: int) -> None:
+        counted.append(count)
+        if count == 3:
             raise KeyboardInterrupt
 
     counted.clear()

@@ -80,8 +80,8 @@ def recounted(sampler: Sampler) -> sweeps.Counts:
             else:
                 counts.pairs[sampler.cells.pairs[grid[j, i]]] += 1
                 counts.sources[source[i]] += 1
-        for before, after in zip([-1, *linked], [*linked, len(source)], strict=True):
-            counts.jumps[np.clip(after - before, -REACH, REACH) + REACH] += 1
+        for previous, following in zip([-1, *linked], [*linked, len(source)], strict=True):
+            counts.jumps[np.clip(following - previous, -REACH, REACH) + REACH] += 1
         for i, s in enumerate(source):
             counts.fertility[s, min(linked.count(i), counts.fertility.shape[1] - 1)] += 1
     return counts
@@ -111,10 +111,10 @@ def conditional(sampler, source, target, links, grid, stage):
     """P(the last word comes from i), with the link itself taken out of the counts: no formula of differences."""
     counts, pseudo, word = recounted(sampler), sampler.pseudo, target[-1]
     old, linked = links[-1], [int(i) for i in links[:-1] if i != NONE]
-    before, end = (linked or [-1])[-1], len(source)
+    previous, end = (linked or [-1])[-1], len(source)
 
     def add(i: int, by: int) -> None:
-        steps = [end - before] if i == NONE else [i - before, end - i]
+        steps = [end - previous] if i == NONE else [i - previous, end - i]
         for step in steps:
             counts.jumps[step + REACH] += by
         if i == NONE:
@@ -133,7 +133,7 @@ def conditional(sampler, source, target, links, grid, stage):
         weight = (counts.pairs[pair] + pseudo.pairs[pair]) / (counts.sources[s] + pseudo.sources[s])
         if stage >= JUMPS:
             jump = counts.jumps + pseudo.jumps
-            weight *= jump[i - before + REACH] * jump[end - i + REACH]
+            weight *= jump[i - previous + REACH] * jump[end - i + REACH]
             weight /= jumps_then[REACH - i : REACH + end - i + 1].sum()
         if stage >= FERTILITY:
             fertility = linked.count(i)
@@ -153,7 +153,7 @@ def conditional(sampler, source, target, links, grid, stage):
     null *= (counts.unlinked[word] + pseudo.unlinked) / (
         counts.unlinked[-1] + types * pseudo.unlinked
     )
-    null *= end if stage == WORDS else counts.jumps[end - before + REACH] + pseudo.jumps
+    null *= end if stage == WORDS else counts.jumps[end - previous + REACH] + pseudo.jumps
     return np.array(weights) / (sum(weights) + null)
 
 

@@ -100,8 +100,8 @@ def copy_layer(ours: nn.Module, theirs: nn.Module) -> None:
     else:
         pairs += [(ours.feed_forward_residual.norm, theirs.norm2)]
     pairs += [(ours.feed_forward.inner, theirs.linear1), (ours.feed_forward.outer, theirs.linear2)]
-    for own, other in pairs:
-        other.load_state_dict(own.state_dict())
+    for module, expected in pairs:
+        expected.load_state_dict(module.state_dict())
 
 
 def torch_layer(kind: type[nn.Module], norm: str, activation: str) -> nn.Module:
@@ -142,8 +142,8 @@ def test_a_decoder_layer_is_torchs(norm, activation):
     readable = torch.arange(5) < torch.tensor([5, 3, 1])[:, None]
     later = nn.Transformer.generate_square_subsequent_mask(4, dtype=torch.float64)
     expected = theirs(x, states, tgt_mask=later, memory_key_padding_mask=~readable)
-    found = ours(x, TransformerEncoded(states, readable[:, None]))
-    assert torch.allclose(found, expected, atol=1e-12)
+    actual = ours(x, TransformerEncoded(states, readable[:, None]))
+    assert torch.allclose(actual, expected, atol=1e-12)
 
 
 @models
@@ -183,20 +183,23 @@ def test_padding_changes_nothing(changes):
 
 
 def test_no_word_sees_those_after_it():
-    model, changed = small(), TARGET.clone()
-    changed[:, 2] = 11
-    before, after = model(SOURCE, LENGTHS, TARGET), model(SOURCE, LENGTHS, changed)
-    assert torch.equal(before[:, :2], after[:, :2])
-    assert not torch.allclose(before[:, 2], after[:, 2])
+    model, changed_target = small(), TARGET.clone()
+    changed_target[:, 2] = 11
+    logits_before, logits_after = (
+        model(SOURCE, LENGTHS, TARGET),
+        model(SOURCE, LENGTHS, changed_target),
+    )
+    assert torch.equal(logits_before[:, :2], logits_after[:, :2])
+    assert not torch.allclose(logits_before[:, 2], logits_after[:, 2])
 
 
 @models
 def test_looks_are_the_weights_that_make_the_readings(changes):
-    model, seen = small(**changes), {}
+    model, states = small(**changes), {}
     for name, module in model.named_modules():
         if name.endswith("attention"):
             module.register_forward_hook(
-                lambda module, inputs, output, name=name: seen.update(
+                lambda module, inputs, output, name=name: states.update(
                     {name: (module, inputs, output)}
                 )
             )
@@ -209,7 +212,7 @@ def test_looks_are_the_weights_that_make_the_readings(changes):
         ]
     )
     for name, look in looks.items():
-        attention, inputs, output = seen[f"{name}_attention"]
+        attention, inputs, output = states[f"{name}_attention"]
         weights, heads = look.weights(), attention.heads
         keys = inputs[-1]
         assert look.shape == (3, heads, inputs[0].shape[1], keys.shape[1])
@@ -235,12 +238,13 @@ def test_parameters_are_the_formulas(norm, tied, positions):
     embeddings = {"none": source + 2 * target, "target": source + target, "three_way": target}[
         tied
     ] * w
-    others = (2 * 2 * w if norm == "pre" else 0) + (
+    other_parameters = (2 * 2 * w if norm == "pre" else 0) + (
         settings.longest * w if positions == "learned" else 0
     )
     model = Transformer(settings, source, target)
     assert (
-        sum(parameter.numel() for parameter in model.parameters()) == layers + embeddings + others
+        sum(parameter.numel() for parameter in model.parameters())
+        == layers + embeddings + other_parameters
     )
     assert (model.output.weight is model.target_embedding.weight) == (tied != "none")
     assert (model.source_embedding is model.target_embedding) == (tied == "three_way")
@@ -322,8 +326,8 @@ def test_three_way_tying_needs_one_vocabulary():
 def test_dropout_is_in_training_only_and_everywhere_the_paper_has_it():
     model = small(dropout=0.5).train()
     torch.manual_seed(5)
-    first, second = model(SOURCE, LENGTHS, TARGET), model(SOURCE, LENGTHS, TARGET)
-    assert not torch.allclose(first, second)
+    first_logits, second = model(SOURCE, LENGTHS, TARGET), model(SOURCE, LENGTHS, TARGET)
+    assert not torch.allclose(first_logits, second)
     model.eval()
     assert torch.equal(model(SOURCE, LENGTHS, TARGET), model(SOURCE, LENGTHS, TARGET))
     rates = [m.rate for m in model.modules() if type(m).__name__ == "Dropout"]

@@ -35,15 +35,17 @@ def model() -> Transformer:
 )
 @torch.inference_mode()
 def test_selected_rows_go_on_as_if_they_had_started_alone(rows: list[int]) -> None:
-    transformer, chosen = model(), torch.tensor(rows, dtype=torch.long)
-    words, after = torch.tensor([2, 5, 7]), torch.tensor([6, 8, 9])
+    transformer, row_numbers = model(), torch.tensor(rows, dtype=torch.long)
+    words, next_words = torch.tensor([2, 5, 7]), torch.tensor([6, 8, 9])
 
     _, state = transformer.step(words, transformer.begin(SOURCE, LENGTHS))
-    found, _ = transformer.step(after[chosen], state.select(chosen))
+    logits, _ = transformer.step(next_words[row_numbers], state.select(row_numbers))
 
-    _, alone = transformer.step(words[chosen], transformer.begin(SOURCE[chosen], LENGTHS[chosen]))
-    expected, _ = transformer.step(after[chosen], alone)
-    torch.testing.assert_close(found, expected)
+    _, alone = transformer.step(
+        words[row_numbers], transformer.begin(SOURCE[row_numbers], LENGTHS[row_numbers])
+    )
+    expected, _ = transformer.step(next_words[row_numbers], alone)
+    torch.testing.assert_close(logits, expected)
 
 
 @torch.inference_mode()

@@ -27,14 +27,14 @@ TRAINING = [
 KNOWN = KnownWords.learn(TRAINING)
 
 
-def said(text: str, log_probability: float = -1.0, links=()) -> Translation:
+def translated_as(text: str, log_probability: float = -1.0, links=()) -> Translation:
     words = [Word(word, 0.5) for word in text.split()]
     candidate = Candidate(text, log_probability, log_probability, words, list(links))
     return Translation("", **vars(candidate), target_pieces=words, alternatives=[candidate])
 
 
 @pytest.mark.parametrize(
-    ("source", "text", "parts"),
+    ("source", "text", "lost"),
     [
         ("Ayer vi a Miguel en la calle.", "I saw Migal.", ["Miguel"]),
         ("Ayer vi a Miguel en la calle.", "I saw Miguel.", []),
@@ -63,24 +63,26 @@ def said(text: str, log_probability: float = -1.0, links=()) -> Translation:
         ("El Covid19 está aquí.", "Covid19 is here.", []),
     ],
 )
-def test_what_is_lost(source, text, parts):
-    assert [part.text for part in lost_terms(KNOWN, source, said(text)) if part.sure] == parts
+def test_what_is_lost(source, text, lost):
+    assert [
+        part.text for part in lost_terms(KNOWN, source, translated_as(text)) if part.sure
+    ] == lost
 
 
 def test_capitals_that_mark_nouns_give_no_names():
     german = KnownWords.learn([Pair("Tom sagt, der Hund sieht Katze und Vogel.", "Tom says.")] * 9)
     assert german.names == []
-    assert lost_terms(german, "Der Hund sieht Xaver.", said("The dog sees.")) == []
+    assert lost_terms(german, "Der Hund sieht Xaver.", translated_as("The dog sees.")) == []
 
 
 def test_a_name_of_two_words_moves_the_words_behind_it():
     def translate(texts):
         assert texts == ["Ayer vi a Tom en la calle."]
-        return [said("I saw Tom there.", -0.2, [(1, 1), (3, 2), (4, 3)]) for _ in texts]
+        return [translated_as("I saw Tom there.", -0.2, [(1, 1), (3, 2), (4, 3)]) for _ in texts]
 
     source = "Ayer vi a Ana María en la calle."
     (reading,) = with_placeholders(
-        KNOWN, [Reading(source, said("I saw her there."))], Answers(translate), Search()
+        KNOWN, [Reading(source, translated_as("I saw her there."))], Answers(translate), Search()
     )
     translation = reading.translation
     assert translation.text == "I saw Ana María there."
@@ -89,29 +91,32 @@ def test_a_name_of_two_words_moves_the_words_behind_it():
     assert translation.read_as == {"Ana María": "Tom"}
 
 
-@pytest.mark.parametrize("again", ["I saw him.", "Tom and Tom.", "I saw Tomas."])
-def test_a_translation_without_every_placeholder_once_is_thrown_away(again):
-    first_reading = Reading("Ayer vi a Miguel.", said("I saw her."))
-    translator = Answers(lambda texts: [said(again, -0.1) for _ in texts])
+@pytest.mark.parametrize("restored", ["I saw him.", "Tom and Tom.", "I saw Tomas."])
+def test_a_translation_without_every_placeholder_once_is_thrown_away(restored):
+    first_reading = Reading("Ayer vi a Miguel.", translated_as("I saw her."))
+    translator = Answers(lambda texts: [translated_as(restored, -0.1) for _ in texts])
     assert with_placeholders(KNOWN, [first_reading], translator, Search()) == [first_reading]
     assert translator.sentences == ["Ayer vi a Tom.", "Ayer vi a Mary."]
 
 
 def test_numbers_are_put_back_as_the_target_writes_them():
-    first_reading = Reading("Cuesta 1.234 yenes.", said("It costs 1.234 yen."))
+    first_reading = Reading("Cuesta 1.234 yenes.", translated_as("It costs 1.234 yen."))
 
     def translate(texts):
-        return [said(text.replace("Cuesta", "It costs").replace("yenes", "yen")) for text in texts]
+        return [
+            translated_as(text.replace("Cuesta", "It costs").replace("yenes", "yen"))
+            for text in texts
+        ]
 
     (reading,) = with_placeholders(KNOWN, [first_reading], Answers(translate), Search())
     assert reading.translation.text == "It costs 1,234 yen."
 
 
 def test_equal_names_have_the_same_placeholder_and_known_ones_none():
-    translator = Answers(lambda texts: [said(text) for text in texts])
+    translator = Answers(lambda texts: [translated_as(text) for text in texts])
     source = "Tom vi a Xiomara, y hoy Xiomara vi a Tom."
     (reading,) = with_placeholders(
-        KNOWN, [Reading(source, said("Tom saw her."))], translator, Search()
+        KNOWN, [Reading(source, translated_as("Tom saw her."))], translator, Search()
     )
     assert translator.sentences == ["Tom vi a Mary, y hoy Mary vi a Tom."]
     assert reading.translation.text == source
@@ -119,8 +124,8 @@ def test_equal_names_have_the_same_placeholder_and_known_ones_none():
 
 
 def test_a_much_less_probable_translation_is_thrown_away():
-    first_reading = Reading("Ayer vi a Miguel.", said("I saw her.", -1.0))
-    second_lines = [said("I saw Tom.", -9.0), said("I saw Mary.", -9.0)]
+    first_reading = Reading("Ayer vi a Miguel.", translated_as("I saw her.", -1.0))
+    second_lines = [translated_as("I saw Tom.", -9.0), translated_as("I saw Mary.", -9.0)]
     translator = Answers(lambda texts: [second_lines.pop(0) for _ in texts])
     assert with_placeholders(KNOWN, [first_reading], translator, Search()) == [first_reading]
 
@@ -130,13 +135,13 @@ TEXTS = st.text(alphabet="Tomabc 12.,-:", max_size=30)
 
 @given(TEXTS, TEXTS)
 def test_any_text_is_read(source, text):
-    reading = Reading(source, said(text))
-    for part in lost_terms(KNOWN, source, reading.translation):
-        assert source[part.start : part.stop] == part.text
-    translator = Answers(lambda texts: [said(again) for again in texts])
-    (made,) = with_placeholders(KNOWN, [reading], translator, Search())
-    for part in lost_terms(KNOWN, source, made.translation):
-        assert part.text not in made.translation.read_as
+    reading = Reading(source, translated_as(text))
+    for term in lost_terms(KNOWN, source, reading.translation):
+        assert source[term.start : term.stop] == term.text
+    translator = Answers(lambda texts: [translated_as(again) for again in texts])
+    (translated,) = with_placeholders(KNOWN, [reading], translator, Search())
+    for term in lost_terms(KNOWN, source, translated.translation):
+        assert term.text not in translated.translation.read_as
 
 
 def test_the_bundled_model_keeps_names_numbers_and_accents():
@@ -150,9 +155,9 @@ def test_the_bundled_model_keeps_names_numbers_and_accents():
     accented, bare = spanish.translate(["¿Dónde está el gato?", "¿Donde esta el gato?"])
     assert bare.text == accented.text
     assert bare.read_as == {"Donde": "Dónde", "esta": "está"}
-    (written,) = spanish.translate([texts[0]], search=spanish.search.as_written())
-    assert "Miguel" not in written.text
-    assert written.read_as == {}
+    (translation,) = spanish.translate([texts[0]], search=spanish.search.as_written())
+    assert "Miguel" not in translation.text
+    assert translation.read_as == {}
 
 
 def test_spoilt_words_are_refused(tmp_path):

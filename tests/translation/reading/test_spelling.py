@@ -53,11 +53,13 @@ def of(probability: float) -> Translation:
     return Translation("s", "t", log_probability=probability, target_pieces=["a", "b"])
 
 
-@pytest.mark.parametrize(("after", "kept"), [(-1.0, True), (-1.7, False), (-3.0, False)])
-def test_another_spelling_must_be_clearly_more_probable(after, kept):
-    translator = Answers(lambda texts: [of(after) for _ in texts])
+@pytest.mark.parametrize(
+    ("log_probability", "is_kept"), [(-1.0, True), (-1.7, False), (-3.0, False)]
+)
+def test_another_spelling_must_be_clearly_more_probable(log_probability, is_kept):
+    translator = Answers(lambda texts: [of(log_probability) for _ in texts])
     readings = [Reading("la csaa", of(-2.0)), Reading("la casa", of(-9.0))]
-    (first, second) = respelt(KNOWN, readings, translator, Search())
+    (first_reading, second) = respelt(KNOWN, readings, translator, Search())
     assert translator.sentences == ["la casa"]
-    assert first == (Reading("la casa", of(after)) if kept else readings[0])
+    assert first_reading == (Reading("la casa", of(log_probability)) if is_kept else readings[0])
     assert second is readings[1]

@@ -42,7 +42,7 @@ def test_what_is_shipped_is_valid(path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("[training]\nlerning_rate = 1", "unknown key training.lerning_rate: did you mean training.learning_rate?"),
         ("[trainig]\nclip = 1", "unknown key trainig: did you mean training?"),
@@ -56,8 +56,8 @@ def test_what_is_shipped_is_valid(path):
         (f"[search]\n{'k' * 5000} = 1", "unknown key search.kkk"),
     ],
 )  # fmt: skip
-def test_a_key_that_does_not_exist(text, told):
-    assert told in fault(LEAST + text)
+def test_a_key_that_does_not_exist(text, message):
+    assert message in fault(LEAST + text)
 
 
 def test_a_key_of_a_model_is_sought_among_the_models_keys():
@@ -65,19 +65,21 @@ def test_a_key_of_a_model_is_sought_among_the_models_keys():
 
 
 @pytest.mark.parametrize(
-    ("kind", "key", "other"),
+    ("kind", "key", "other_kind"),
     [
         ("recurrent", "gated = true", "transformer"),
         ("transformer", "bridge = 1", "recurrent"),
     ],
 )
-def test_a_key_of_the_other_kind_of_model_is_told_as_one(kind, key, other):
-    message = f'unknown key model.{key.split()[0]}: model.kind is "{kind}", it is for "{other}"'
+def test_a_key_of_the_other_kind_of_model_is_told_as_one(kind, key, other_kind):
+    message = (
+        f'unknown key model.{key.split()[0]}: model.kind is "{kind}", it is for "{other_kind}"'
+    )
     assert message in fault(LEAST.replace('"transformer"', f'"{kind}"') + key)
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "message"),
     [
         ("training.learning_rate", '"1e-3"', "= '1e-3': input should be a valid number"),
         ("training.learning_rate", '"1e-3x"', "= '1e-3x': input should be a valid number"),
@@ -115,12 +117,12 @@ def test_a_key_of_the_other_kind_of_model_is_told_as_one(kind, key, other):
         ("data.train.tsv", '"a"', "give either `data.generated`, or"),
     ],
 )  # fmt: skip
-def test_a_value_that_cannot_be_is_told_with_its_range(key, value, told):
-    assert told in fault(LEAST, f"{key}={value}")
+def test_a_value_that_cannot_be_is_told_with_its_range(key, value, message):
+    assert message in fault(LEAST, f"{key}={value}")
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "missing key data"),
         ("[data]\n[model]\nkind = 'transformer'", "give `data.train` and `data.valid`, or `data.generated`"),
@@ -137,8 +139,8 @@ def test_a_value_that_cannot_be_is_told_with_its_range(key, value, told):
     ],
     ids=range(12),
 )  # fmt: skip
-def test_a_file_that_cannot_be_used(text, told):
-    assert told in fault(text)
+def test_a_file_that_cannot_be_used(text, message):
+    assert message in fault(text)
 
 
 def test_numbers_are_numbers_however_they_are_written():
@@ -163,20 +165,20 @@ def test_changes_on_the_command_line():
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (None, "cannot be read"),
         (b"seed = 1 \xff", "byte 10 is not UTF-8"),
         (b"#" * 2_000_000, "larger than"),
     ],
 )
-def test_a_file_that_cannot_be_read(tmp_path, content, told):
+def test_a_file_that_cannot_be_read(tmp_path, content, message):
     path = tmp_path / "my config.toml"
     if content is None:
         path.mkdir()
     else:
         path.write_bytes(content)
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         read(path)
     with pytest.raises(ConfigurationError, match="cannot be read"):
         read(tmp_path / "missing.toml")
@@ -192,9 +194,9 @@ rates = st.floats(0, 1, exclude_max=True)
 words = st.text(st.characters(exclude_categories=["Cs"]))
 files = st.one_of(
     words.map(lambda tsv: {"tsv": tsv}),
-    st.tuples(words, words).map(lambda both: {"source": both[0], "target": both[1]}),
+    st.tuples(words, words).map(lambda pair: {"source": pair[0], "target": pair[1]}),
 )
-whole: dict[str, Any] = {
+document: dict[str, Any] = {
     "seed": st.integers(0, 2**63 - 1),
     "data": st.fixed_dictionaries(
         {"train": files, "valid": files, "attribution": words, "longest": st.integers(1, 500)}
@@ -208,7 +210,7 @@ whole: dict[str, Any] = {
 
 
 @settings(max_examples=100)
-@given(st.fixed_dictionaries(whole))
+@given(st.fixed_dictionaries(document))
 def test_what_is_written_is_read_back(table):
     configuration = Configuration.model_validate(table)
     assert parse(dump(configuration)) == configuration
@@ -284,7 +286,7 @@ def test_one_target_language_needs_no_tag():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ("data.train.1.tag=s", "data.train[1].tag = 's': a tag is a small letter"),
         ("data.train.1.tag=2fr", "data.train[1].tag = '2fr': a tag is a small letter"),
@@ -307,8 +309,8 @@ def test_one_target_language_needs_no_tag():
         ("data.train.2.target_column=1", "target_column is for `tsv`: two files have no columns"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_one_of_several_corpora_is_told_with_its_number(change, told):
-    assert told in fault(SEVERAL, change)
+def test_what_is_wrong_with_one_of_several_corpora_is_told_with_its_number(change, message):
+    assert message in fault(SEVERAL, change)
 
 
 def test_columns_are_of_tables():

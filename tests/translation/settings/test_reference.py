@@ -26,14 +26,14 @@ def test_every_table_and_every_key_is_described(table):
 
 
 def test_every_field_is_a_key_of_the_page_or_a_table_of_its_own():
-    shown = {(table.header, key.name) for table in reference.reference() for key in table.keys}
+    documented = {(table.header, key.name) for table in reference.reference() for key in table.keys}
     for name, sections in TABLES.items():
         for section in sections:
             for field, described in section.model_fields.items():
                 if described.deprecated:
                     continue
-                known = any(field == key for _, key in shown)
-                assert known or f"{name}.{field}".lstrip(".") in TABLES, (name, field)
+                is_documented = any(field == key for _, key in documented)
+                assert is_documented or f"{name}.{field}".lstrip(".") in TABLES, (name, field)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from regard.translation.text.tokenizer import Tokenizer
 
 def corpus() -> list[str]:
     dice = random.Random(5)
-    parts = "re un ver haus katz schön geh seh niño garde en e st chen ung s".split()
-    words = ["".join(dice.choices(parts, k=dice.randint(1, 4))) for _ in range(1500)]
+    syllables = "re un ver haus katz schön geh seh niño garde en e st chen ung s".split()
+    words = ["".join(dice.choices(syllables, k=dice.randint(1, 4))) for _ in range(1500)]
     return [" ".join(dice.choices(words, k=dice.randint(1, 7))) for _ in range(400)]
 
 

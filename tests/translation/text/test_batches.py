@@ -30,9 +30,13 @@ def test_every_row_comes_once_and_within_the_budget(pairs, budget):
 
 def test_one_seed_decides_the_order():
     pairs = [(n % 13, n % 7) for n in range(500)]
-    first, again, other = planned(pairs, 60, 1), planned(pairs, 60, 1), planned(pairs, 60, 2)
-    assert [b.tolist() for b in first] == [b.tolist() for b in again]
-    assert [b.tolist() for b in first] != [b.tolist() for b in other]
+    first_plan, repeated_plan, other_plan = (
+        planned(pairs, 60, 1),
+        planned(pairs, 60, 1),
+        planned(pairs, 60, 2),
+    )
+    assert [b.tolist() for b in first_plan] == [b.tolist() for b in repeated_plan]
+    assert [b.tolist() for b in first_plan] != [b.tolist() for b in other_plan]
 
 
 def test_batches_are_shuffled_and_mostly_words():

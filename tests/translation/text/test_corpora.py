@@ -28,7 +28,7 @@ from regard.translation.text.corpora import (
 )
 
 
-def written(path: Path, content: bytes) -> Path:
+def file_of(path: Path, content: bytes) -> Path:
     path.write_bytes(content)
     return path
 
@@ -47,14 +47,14 @@ def written(path: Path, content: bytes) -> Path:
     ],
 )
 def test_only_line_feeds_end_lines(tmp_path, content, lines):
-    assert list(read_lines(written(tmp_path / "text", content))) == lines
+    assert list(read_lines(file_of(tmp_path / "text", content))) == lines
 
 
 @pytest.mark.parametrize("inside", ["\u2028", "\u2029", "\x85", "\v", "\f", "\x1c", "\0", "\r"])
 def test_other_separators_stay_inside_their_line(tmp_path, inside):
     text = "".join(f"word{inside}word {n}\n" for n in range(5))
-    source = written(tmp_path / "s", text.encode())
-    target = written(tmp_path / "t", b"".join(b"line %d\n" % n for n in range(5)))
+    source = file_of(tmp_path / "s", text.encode())
+    target = file_of(tmp_path / "t", b"".join(b"line %d\n" % n for n in range(5)))
     pairs = read_pairs(Parallel(source, target)).pairs
     assert pairs == [Pair(f"word word {n}", f"line {n}") for n in range(5)]
 
@@ -78,7 +78,7 @@ def test_lines_come_back_as_they_were_written(tmp_path_factory, lines):
     ],
 )
 def test_what_is_not_utf8_is_told_with_file_line_and_byte(tmp_path, content, place):
-    path = written(tmp_path / "file.de", content)
+    path = file_of(tmp_path / "file.de", content)
     with pytest.raises(DataError) as fault:
         list(read_lines(path))
     assert f"{path}{place}" in str(fault.value)
@@ -113,54 +113,54 @@ def test_utf16_and_utf32_are_recognised_and_the_advice_converts_them(
 def test_binary_files_are_refused_as_such(tmp_path):
     for content in (b"\xba\x16\x4f\x2f\x0c\0\0\0\0\0", b"\x80\x04\x95\0"):
         with pytest.raises(DataError, match="corpus: a binary file"):
-            list(read_lines(written(tmp_path / "corpus", content)))
+            list(read_lines(file_of(tmp_path / "corpus", content)))
 
 
 @pytest.mark.parametrize(
-    ("start", "what"),
+    ("start", "subject"),
     [(b"PK\x03\x04\0\0", "zip archive"), (b"BZh9", "bzip2"), (b"\xfd7zXZ\0\0", "xz")],
 )
-def test_packed_files_are_named_for_what_they_are(tmp_path, start, what):
-    with pytest.raises(DataError, match=f"corpus: is .*{what}.*unpack it with"):
-        list(read_lines(written(tmp_path / "corpus", start)))
+def test_packed_files_are_named_for_what_they_are(tmp_path, start, subject):
+    with pytest.raises(DataError, match=f"corpus: is .*{subject}.*unpack it with"):
+        list(read_lines(file_of(tmp_path / "corpus", start)))
 
 
 def test_a_nul_among_letters_is_no_utf16(tmp_path):
-    assert list(read_lines(written(tmp_path / "f", b"a\0b\n"))) == ["a\0b"]
+    assert list(read_lines(file_of(tmp_path / "f", b"a\0b\n"))) == ["a\0b"]
 
 
 def test_gzip_is_read_like_plain_text_whatever_its_name(tmp_path):
-    packed = written(
+    packed = file_of(
         tmp_path / "text.txt", gzip.compress(b"one\ntwo") + gzip.compress(b"\nthree\n")
     )
     assert list(read_lines(packed)) == ["one", "two", "three"]
 
 
 def broken_gzips() -> dict[str, bytes]:
-    whole = gzip.compress(bytes(range(32, 127)) * 40 + b"\n")
-    flipped = bytearray(whole)
+    content = gzip.compress(bytes(range(32, 127)) * 40 + b"\n")
+    flipped = bytearray(content)
     flipped[-6] ^= 1  # the checksum
-    middle = bytearray(whole)
+    middle = bytearray(content)
     middle[12] ^= 255
     return {
-        "truncated": whole[:-20],
-        "header only": whole[:4],
+        "truncated": content[:-20],
+        "header only": content[:4],
         "checksum": bytes(flipped),
         "middle": bytes(middle),
-        "tail": whole + b"garbage",
+        "tail": content + b"garbage",
     }
 
 
 @pytest.mark.parametrize("kind", sorted(broken_gzips()))
 def test_broken_gzip_is_told_with_its_file(tmp_path, kind):
-    path = written(tmp_path / "text.gz", broken_gzips()[kind])
+    path = file_of(tmp_path / "text.gz", broken_gzips()[kind])
     with pytest.raises(DataError, match=r"text\.gz"):
         list(read_lines(path))
 
 
 def test_gzip_of_a_repeated_line_is_text_and_of_a_gigabyte_of_it_is_not(tmp_path, monkeypatch):
     line = b"the same line again\n"
-    path = written(tmp_path / "text.gz", gzip.compress(line * 100_000))
+    path = file_of(tmp_path / "text.gz", gzip.compress(line * 100_000))
     assert path.stat().st_size * 250 < 100_000 * len(line)
     assert sum(1 for _ in read_lines(path)) == 100_000
     monkeypatch.setattr(corpora, "_UNSUSPECTED", 2**20)
@@ -178,14 +178,14 @@ def test_a_folder_a_missing_file_and_an_endless_line_are_refused(tmp_path):
         list(read_lines(tmp_path / "missing"))
     with pytest.raises(DataError, match="cannot be read"):
         list(read_lines(Path("nul\0nul")))
-    long = written(tmp_path / "long", b"short\n" + b"x" * 20)
-    told = pytest.raises(DataError, match=r"long:2: the line is longer than 10 bytes")
-    with long.open("rb") as file, told:
+    long = file_of(tmp_path / "long", b"short\n" + b"x" * 20)
+    too_long = pytest.raises(DataError, match=r"long:2: the line is longer than 10 bytes")
+    with long.open("rb") as file, too_long:
         list(raw_lines(file, str(long), 10))
 
 
 def test_a_file_without_permission_is_refused(tmp_path, monkeypatch):
-    path = written(tmp_path / "secret", b"x\n")
+    path = file_of(tmp_path / "secret", b"x\n")
     path.chmod(0)
     if os.geteuid() == 0:  # root may read everything: what another user is told
 
@@ -219,26 +219,26 @@ def test_a_stream_that_fails_while_it_is_read():
 
 
 def test_unequal_counts_name_both_files_and_counts(tmp_path):
-    source, target = written(tmp_path / "s.de", b"a\nb\nc\n"), written(tmp_path / "t.en", b"a\nb")
+    source, target = file_of(tmp_path / "s.de", b"a\nb\nc\n"), file_of(tmp_path / "t.en", b"a\nb")
     with pytest.raises(DataError) as fault:
         read_pairs(Parallel(source, target))
     assert f"{source} has 3 lines and {target} has 2" in str(fault.value)
 
 
 def test_pairs_with_an_empty_side_are_counted_and_the_others_keep_their_partners(tmp_path):
-    source = written(tmp_path / "s", "a\n\n \u00a0\nd\ne\n".encode())
-    target = written(tmp_path / "t", b"A\nB\nC\n\nE\n")
-    found = read_pairs(Parallel(source, target))
-    assert found.pairs == [Pair("a", "A"), Pair("e", "E")]
-    assert found.skipped == 3
+    source = file_of(tmp_path / "s", "a\n\n \u00a0\nd\ne\n".encode())
+    target = file_of(tmp_path / "t", b"A\nB\nC\n\nE\n")
+    pairs = read_pairs(Parallel(source, target))
+    assert pairs.pairs == [Pair("a", "A"), Pair("e", "E")]
+    assert pairs.skipped == 3
     assert read_aligned(Parallel(source, target))[1] == Pair("", "B")
 
 
 def test_columns_are_chosen_by_number(tmp_path):
-    path = written(tmp_path / "c.tsv", b"A\ta\tx\n\nB\tb\n")
-    found = read_pairs(Tsv(path, source_column=1, target_column=0))
-    assert found.pairs == [Pair("a", "A"), Pair("b", "B")]
-    assert found.skipped == 1
+    path = file_of(tmp_path / "c.tsv", b"A\ta\tx\n\nB\tb\n")
+    pairs = read_pairs(Tsv(path, source_column=1, target_column=0))
+    assert pairs.pairs == [Pair("a", "A"), Pair("b", "B")]
+    assert pairs.skipped == 1
     with pytest.raises(
         DataError, match=r"c\.tsv:3: expected at least 3 tab-separated columns, got 2"
     ):

@@ -20,9 +20,9 @@ PAIRS = [
 
 
 def test_names_are_words_with_a_capital_on_both_sides_that_are_never_small():
-    found = Exchange(PAIRS)
-    assert [names for _, names in found.named] == [["Tom", "Boston"], ["Mary"], ["Paradiso"]]
-    assert [numbers for _, numbers in found.numbered] == [["20"]]
+    exchange = Exchange(PAIRS)
+    assert [names for _, names in exchange.named] == [["Tom", "Boston"], ["Mary"], ["Paradiso"]]
+    assert [numbers for _, numbers in exchange.numbered] == [["20"]]
 
 
 def test_a_name_is_exchanged_on_both_sides():
@@ -32,54 +32,54 @@ def test_a_name_is_exchanged_on_both_sides():
         ("El hotel es de (.+)[.]", "The hotel is (.+)'s[.]"),
         ("Hotel (.+)[.]", "Hotel (.+)[.]"),
     ]
-    seen = set()
+    names = set()
     for _ in range(60):
         pair = exchange.with_name(random)
-        found = [
+        exchanged = [
             (source.groups(), target.groups())
             for a, b in patterns
             if (source := re.fullmatch(a, pair.source)) and (target := re.fullmatch(b, pair.target))
         ]
-        assert len(found) == 1, pair
-        assert found[0][0] == found[0][1]
-        seen.update(found[0][0])
-    assert len(seen) > 10
+        assert len(exchanged) == 1, pair
+        assert exchanged[0][0] == exchanged[0][1]
+        names.update(exchanged[0][0])
+    assert len(names) > 10
 
 
 def test_a_number_takes_the_place_of_a_number_each_time_or_of_a_name():
     exchange, random = Exchange(PAIRS), Random(3)
-    seen = []
+    numbers = []
     for _ in range(200):
         source, target = exchange.with_number(random)[:2]
         digits = [re.sub(r"\D", "", text) for text in (source, target)]
         assert digits[0] == digits[1] != ""
-        seen.append(target)
-    old = [re.fullmatch("It is (.+) euros and (.+) more.", text) for text in seen]
+        numbers.append(target)
+    old = [re.fullmatch("It is (.+) euros and (.+) more.", text) for text in numbers]
     assert all(found[1] == found[2] for found in old if found)
     assert 60 < sum(map(bool, old)) < 140
-    assert any("lives" in text for text in seen)
+    assert any("lives" in text for text in numbers)
 
 
 def test_numbers_come_in_many_forms():
     writing, random = Writing(PAIRS), Random(5)
-    found = [writing.number(random) for _ in range(500)]
+    numbers = [writing.number(random) for _ in range(500)]
     for form in (r"\d+", r"\d\d?:\d\d", r"\d+/\d+/\d+", r"\d{4}-\d\d-\d\d", r"\+?\d+( \d+)+"):
-        assert any(re.fullmatch(form, source) and source == target for source, target in found)
-    for source, target in found:
+        assert any(re.fullmatch(form, source) and source == target for source, target in numbers)
+    for source, target in numbers:
         assert source == target or source.translate(str.maketrans(",.", ".,")) == target
-    assert any(source != target for source, target in found)
+    assert any(source != target for source, target in numbers)
 
 
 def test_dates_are_written_in_both_languages():
     writing, random = Writing(PAIRS, ("es", "en")), Random(5)
-    found = [writing.number(random) for _ in range(800)]
+    items = [writing.number(random) for _ in range(800)]
     full = re.compile(r"(?:el )?(.+) de mayo del? (\d{4})")
-    read = [(full.fullmatch(source), target) for source, target in found]
+    read = [(full.fullmatch(source), target) for source, target in items]
     dates = [(each[1], each[2], target) for each, target in read if each]
     assert len(dates) > 2
     for day, year, target in dates:
         assert target == f"May {day.replace('1.º', '1')}, {year}"
-    assert any(re.fullmatch(r"May \d+", target) for _, target in found)
+    assert any(re.fullmatch(r"May \d+", target) for _, target in items)
     assert not any("May" in target for _, target in map(Writing(PAIRS).number, [random] * 400))
 
 

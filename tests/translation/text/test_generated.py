@@ -55,11 +55,11 @@ def test_a_larger_count_only_appends(task):
 
 
 @tasks
-@given(seed=st.integers(0, 1000), other=st.integers(0, 1000))
-def test_no_source_is_in_two_splits_whatever_the_seeds(task, seed, other):
+@given(seed=st.integers(0, 1000), second_seed=st.integers(0, 1000))
+def test_no_source_is_in_two_splits_whatever_the_seeds(task, seed, second_seed):
     train = {pair.source.casefold() for pair in generate(task, seed, 300)}
-    valid = {pair.source.casefold() for pair in generate(task, other, 40, "valid")}
-    test = {pair.source.casefold() for pair in generate(task, other, 40, "test")}
+    valid = {pair.source.casefold() for pair in generate(task, second_seed, 40, "valid")}
+    test = {pair.source.casefold() for pair in generate(task, second_seed, 40, "test")}
     assert not train & valid
     assert not train & test
     assert not valid & test
@@ -83,7 +83,7 @@ def test_reversal_is_the_same_letters_backwards_at_every_length():
 
 
 def test_asking_for_more_than_a_task_holds_ends_with_a_message(monkeypatch):
-    few = [dates.draw(random.Random(seed)) for seed in range(30)]
-    monkeypatch.setitem(TASKS, "dates", lambda dice: dice.choice(few))
+    dates_drawn = [dates.draw(random.Random(seed)) for seed in range(30)]
+    monkeypatch.setitem(TASKS, "dates", lambda dice: dice.choice(dates_drawn))
     with pytest.raises(ConfigurationError, match=r"too few different train pairs: .* 31 asked"):
         generate("dates", seed=1, count=31)

@@ -38,9 +38,9 @@ LANGUAGES = """
 WEEKDAYS = {word: place % 7 for place, word in enumerate(LANGUAGES.split())}
 
 
-def read(written: str) -> datetime.date:
+def read(output: str) -> datetime.date:
     """A date from its text alone, by the rules that the task states."""
-    text = written.casefold()
+    text = output.casefold()
     numbers = [int(digits) for digits in re.findall(r"\d+", text)]
     words = [word for word in re.findall(r"[^\W\d_]+", text) if word not in WEEKDAYS]
     months = {MONTHS[w[:size]] for w in words for size in (3, 4) if w[:size] in MONTHS}
@@ -50,8 +50,8 @@ def read(written: str) -> datetime.date:
     if months:
         (month,) = months
         return datetime.date(year, month, numbers[0])
-    first, second = numbers[:2]
-    day, month = (second, first) if second > 12 else (first, second)
+    first_number, second = numbers[:2]
+    day, month = (second, first_number) if second > 12 else (first_number, second)
     return datetime.date(year, month, day)
 
 
@@ -67,13 +67,13 @@ def test_the_reader_would_notice_a_wrong_date():
 
 
 def test_a_weekday_is_that_of_the_date():
-    seen = set()
+    weekdays = set()
     for pair in PAIRS:
         named = [w for w in re.findall(r"[^\W\d_]+", pair.source.casefold()) if w in WEEKDAYS]
         for word in named:
-            seen.add(word)
+            weekdays.add(word)
             assert datetime.date.fromisoformat(pair.target).weekday() == WEEKDAYS[word], pair
-    assert seen == set(WEEKDAYS)
+    assert weekdays == set(WEEKDAYS)
 
 
 @pytest.mark.parametrize("calendar", CALENDARS, ids=lambda calendar: calendar.language)
@@ -105,8 +105,8 @@ def test_no_writing_has_two_readings():
             for calendar in CALENDARS:
                 for template in calendar.formats:
                     if dates.has_one_reading(template, date):
-                        written = dates.render(calendar, template, date).casefold()
-                        assert readings.setdefault(written, date) == date, written
+                        text = dates.render(calendar, template, date).casefold()
+                        assert readings.setdefault(text, date) == date, text
     assert len(readings) > 50_000
 
 
@@ -130,7 +130,7 @@ def test_what_could_be_misread_is_not_written(template, date, allowed):
 
 
 @pytest.mark.parametrize(
-    ("language", "day", "written"),
+    ("language", "day", "ordinal"),
     [
         ("en", 1, "1st"),
         ("en", 2, "2nd"),
@@ -149,6 +149,6 @@ def test_what_could_be_misread_is_not_written(template, date, allowed):
         ("pt", 1, "1º"),
     ],
 )
-def test_ordinals(language, day, written):
+def test_ordinals(language, day, ordinal):
     (calendar,) = [each for each in CALENDARS if each.language == language]
-    assert calendar.ordinal(day) == written
+    assert calendar.ordinal(day) == ordinal

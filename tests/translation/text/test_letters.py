@@ -38,9 +38,9 @@ def test_a_text_with_accents_keeps_its_known_words():
 
 
 def test_a_name_is_no_spelling_of_a_word():
-    learnt = Accents.learn(["Me llamo Tomás.", "Tomás come."] * 20 + ["Lo tomas todo."])
-    assert learnt.restored("Tu tomas el tren con Tomas.", KNOWN) == "Tu tomas el tren con Tomás."
-    assert learnt.restored("Lo tomas.", KNOWN) == "Lo tomas."
+    accents = Accents.learn(["Me llamo Tomás.", "Tomás come."] * 20 + ["Lo tomas todo."])
+    assert accents.restored("Tu tomas el tren con Tomas.", KNOWN) == "Tu tomas el tren con Tomás."
+    assert accents.restored("Lo tomas.", KNOWN) == "Lo tomas."
 
 
 def test_capitals_stay():
@@ -61,12 +61,12 @@ def test_nothing_but_accents_changes(words):
 
 @given(st.lists(st.text(alphabet="xé\u0301\u0303 .¿", max_size=20), max_size=5))
 def test_any_text_is_learnt(sources):
-    learnt = Accents.learn(sources * 9)
+    accents = Accents.learn(sources * 9)
     for text in sources:
-        learnt.restored(text, frozenset())
+        accents.restored(text, frozenset())
 
 
 def test_a_language_without_accents_has_none():
-    learnt = Accents.learn(["The cat sleeps.", "A dog barks."] * 10)
-    assert learnt == Accents()
-    assert learnt.restored("The cat.", frozenset()) == "The cat."
+    accents = Accents.learn(["The cat sleeps.", "A dog barks."] * 10)
+    assert accents == Accents()
+    assert accents.restored("The cat.", frozenset()) == "The cat."

@@ -17,9 +17,9 @@ def test_whole_weights_are_counts_and_need_no_luck():
 def test_the_rest_of_a_weight_is_its_odds_and_drawn_anew():
     weights = np.repeat([0.25, 1.5], 4000)
     random = np.random.default_rng(7)
-    one, two = draw_rows(weights, random), draw_rows(weights, random)
-    assert one.tolist() != two.tolist()
-    for rows in (one, two):
+    first_rows, two = draw_rows(weights, random), draw_rows(weights, random)
+    assert first_rows.tolist() != two.tolist()
+    for rows in (first_rows, two):
         assert abs((rows < 4000).sum() - 1000) < 4 * np.sqrt(4000 * 0.25 * 0.75)
         assert abs((rows >= 4000).sum() - 6000) < 4 * np.sqrt(4000 * 0.25)
         assert np.bincount(rows, minlength=8000)[4000:].min() == 1

@@ -22,7 +22,7 @@ def test_marks_are_those_that_the_text_shows():
 
 
 @pytest.mark.parametrize(
-    ("number", "written"),
+    ("number", "text"),
     [
         ("7", "7"),
         ("1.234", "1,234"),
@@ -41,8 +41,8 @@ def test_marks_are_those_that_the_text_shows():
         ("4.2", "4.2"),
     ],
 )
-def test_a_number_is_written_as_the_target_writes_it(number, written):
-    assert SPANISH.as_target(number) == written
+def test_a_number_is_written_as_the_target_writes_it(number, text):
+    assert SPANISH.as_target(number) == text
     assert Marks("", ",").as_target(number) == number
 
 
@@ -53,8 +53,8 @@ def test_long_numbers_that_count_nothing_are_telephone_numbers():
 
 
 @given(st.integers(1, 99).map(str), GROUPS)
-def test_writing_a_number_back_restores_it(first, groups):
-    present_text = ".".join([first, *groups])
+def test_writing_a_number_back_restores_it(first_group, groups):
+    present_text = ".".join([first_group, *groups])
     assert Marks(",", ".").as_target(SPANISH.as_target(present_text)) == present_text
 
 

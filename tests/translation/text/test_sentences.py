@@ -20,13 +20,13 @@ def texts(text: str, language: str = "es") -> list[str]:
 
 
 def test_sentences_end_where_they_end_and_not_after_an_abbreviation():
-    found = split("El Sr. García llegó tarde.  ¿Dónde estaba?\n¡No lo sé!", "es")
-    assert [part.text for part in found] == [
+    sentences = split("El Sr. García llegó tarde.  ¿Dónde estaba?\n¡No lo sé!", "es")
+    assert [part.text for part in sentences] == [
         "El Sr. García llegó tarde.",
         "¿Dónde estaba?",
         "¡No lo sé!",
     ]
-    assert [part.after for part in found] == ["  ", "\n", ""]
+    assert [part.after for part in sentences] == ["  ", "\n", ""]
 
 
 def test_a_sentence_goes_on_after_a_line_break_but_not_after_an_empty_line():
@@ -38,9 +38,9 @@ def test_a_sentence_goes_on_after_a_line_break_but_not_after_an_empty_line():
 
 def test_items_of_a_list_are_sentences_without_their_marks():
     text = "Compra:\n- pan\n* leche fresca\n  2) sal\n# Fin\nA las 3. Ya\n"
-    found = [part for part in split(text, "es") if part.text]
-    assert [part.text for part in found][:4] == ["Compra:", "pan", "leche fresca", "sal"]
-    assert [part.before for part in found][:5] == ["", "- ", "* ", "  2) ", "# "]
+    items = [part for part in split(text, "es") if part.text]
+    assert [part.text for part in items][:4] == ["Compra:", "pan", "leche fresca", "sal"]
+    assert [part.before for part in items][:5] == ["", "- ", "* ", "  2) ", "# "]
     assert texts("- \n-\n3.") == ["- \n-\n3."]
 
 
@@ -51,12 +51,12 @@ def test_items_of_a_list_are_sentences_without_their_marks():
 )
 @example("Plan B\xa0. Oui.")
 def test_nothing_is_lost(text):
-    parts = split(text, "es")
-    assert join(parts, [part.text for part in parts]) == text
-    assert all(part.text == part.text.strip() for part in parts)
+    sentences = split(text, "es")
+    assert join(sentences, [part.text for part in sentences]) == text
+    assert all(part.text == part.text.strip() for part in sentences)
     assert all(
         not (part.before + part.after).strip("-*#1.) \n\r\t\u2028\x85\u3000\xa0\u202f")
-        for part in parts
+        for part in sentences
     )
 
 
@@ -65,12 +65,12 @@ def test_what_is_no_text_becomes_text():
 
 
 def test_translations_take_the_places_of_sentences():
-    parts = split("  Uno. Dos.\n\n- Tres\n", "es")
+    sentences = split("  Uno. Dos.\n\n- Tres\n", "es")
     numbers = iter("123")
-    said = [next(numbers) if part.text else "" for part in parts]
-    assert join(parts, said) == "  1 2\n\n- 3\n"
+    message = [next(numbers) if part.text else "" for part in sentences]
+    assert join(sentences, message) == "  1 2\n\n- 3\n"
     with pytest.raises(ValueError, match="shorter"):
-        join(parts, said[1:])
+        join(sentences, message[1:])
 
 
 def test_lines_become_paragraphs_as_they_come():
@@ -86,16 +86,16 @@ def test_a_paragraph_before_a_line_that_cannot_be_read_is_not_lost():
         yield from ("One", "two.")
         raise DataError("standard input:3: byte 1")
 
-    found = paragraphs(lines())
-    assert next(found) == "One\ntwo.\n"
+    actual = paragraphs(lines())
+    assert next(actual) == "One\ntwo.\n"
     with pytest.raises(DataError, match="standard input:3"):
-        next(found)
+        next(actual)
 
 
 def test_an_endless_paragraph_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(sentences, "_LONGEST_PARAGRAPH", 10)
-    found = paragraphs(itertools.repeat("abcd"))
-    assert [next(found) for _ in range(2)] == ["abcd\n" * 2] * 2
+    actual = paragraphs(itertools.repeat("abcd"))
+    assert [next(actual) for _ in range(2)] == ["abcd\n" * 2] * 2
     empty = paragraphs(itertools.repeat(""))
     assert len(next(empty)) == 10
 
@@ -118,8 +118,8 @@ def test_an_endless_paragraph_is_not_waited_for(monkeypatch):
     ],
 )
 def test_the_sentences_of_a_line(language, line):
-    found = of_line(line.replace("|", ""), language)
-    assert "|".join(part.text + part.after for part in found) == re.sub(r"\|( ?)", r"\1|", line)
+    sentences = of_line(line.replace("|", ""), language)
+    assert "|".join(part.text + part.after for part in sentences) == re.sub(r"\|( ?)", r"\1|", line)
 
 
 def test_what_stands_between_sentences_stays_on_the_line():
@@ -133,5 +133,5 @@ def test_joined_sentences_of_a_corpus_are_found_again(data_folder):
     alone = [row for row in rows if len(of_line(row, "es")) == 1]
     assert len(alone) > 0.99 * len(rows)
     for i in range(0, len(alone) - 4, 4):
-        found = of_line(" ".join(alone[i : i + 4]), "es")
-        assert [part.text for part in found] == alone[i : i + 4]
+        sentences = of_line(" ".join(alone[i : i + 4]), "es")
+        assert [part.text for part in sentences] == alone[i : i + 4]

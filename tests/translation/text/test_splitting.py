@@ -31,21 +31,21 @@ def keys(pairs: list[Pair], side: int) -> set[str]:
 def test_parts_have_no_sentence_in_common_and_leave_out_repetitions_only():
     pairs = corpus()
     pairs += [pairs[3], Pair(pairs[5].source.upper() + " !", "odd"), pairs[3]]
-    parts = split(pairs, valid=40, test=50, seed=3)
-    assert (len(parts.valid), len(parts.test)) == (40, 50)
-    every = (parts.train, parts.valid, parts.test)
-    assert sorted(pair for part in every for pair in part) == sorted(set(pairs))
-    assert parts.repeated == len(pairs) - len(set(pairs)) >= 2
+    splits = split(pairs, valid=40, test=50, seed=3)
+    assert (len(splits.valid), len(splits.test)) == (40, 50)
+    all_splits = (splits.train, splits.valid, splits.test)
+    assert sorted(pair for part in all_splits for pair in part) == sorted(set(pairs))
+    assert splits.repeated == len(pairs) - len(set(pairs)) >= 2
     for side in (0, 1):
-        ours, valid, test = (keys(part, side) for part in every)
+        ours, valid, test = (keys(part, side) for part in all_splits)
         assert not ours & (valid | test)
         assert not valid & test
 
 
 @pytest.mark.parametrize(("pairs", "held_out"), [(3, 1), (2_100, 210), (12_000, 1_000)])
 def test_by_default_a_small_corpus_holds_out_a_tenth_and_a_tenth(pairs, held_out):
-    parts = split([Pair(f"s{i}", f"t{i}") for i in range(pairs)])
-    assert [len(part) for part in (parts.train, parts.valid, parts.test)] == [
+    splits = split([Pair(f"s{i}", f"t{i}") for i in range(pairs)])
+    assert [len(part) for part in (splits.train, splits.valid, splits.test)] == [
         pairs - 2 * held_out,
         held_out,
         held_out,
@@ -63,11 +63,11 @@ def test_by_default_what_whole_families_fill_is_held_out(count, size, held_out):
         with pytest.raises(DataError, match=r"0 of \d+ pairs can be held out for test"):
             split(pairs)
         return
-    parts = split(pairs)
-    assert len(parts.valid) == len(parts.test) == held_out
-    assert not keys(parts.train, 0) & keys(parts.valid, 0)
-    assert [name in note for name, note in zip(("valid", "test"), parts.notes, strict=True)]
-    assert all(f"{held_out} pairs" in note for note in parts.notes)
+    splits = split(pairs)
+    assert len(splits.valid) == len(splits.test) == held_out
+    assert not keys(splits.train, 0) & keys(splits.valid, 0)
+    assert [name in note for name, note in zip(("valid", "test"), splits.notes, strict=True)]
+    assert all(f"{held_out} pairs" in note for note in splits.notes)
 
 
 @given(
@@ -75,15 +75,15 @@ def test_by_default_what_whole_families_fill_is_held_out(count, size, held_out):
     st.integers(1, 60),
     st.integers(0, 2**30),
 )
-def test_the_advice_on_a_size_that_cannot_be_held_out_works(members, wanted, seed):
+def test_the_advice_on_a_size_that_cannot_be_held_out_works(members, expected, seed):
     """Whatever size the message names is one that can be held out, or nothing is named."""
     pairs = [Pair(f"s{i}", f"t{i}.{j}") for i, count in enumerate(members) for j in range(count)]
     try:
-        split(pairs, valid=0, test=wanted, seed=seed)
+        split(pairs, valid=0, test=expected, seed=seed)
     except DataError as fault:
         if named := re.search(r"hold out (\d+),", str(fault)):
-            held = split(pairs, valid=0, test=int(named[1]), seed=seed)
-            assert len(held.test) == int(named[1])
+            splits = split(pairs, valid=0, test=int(named[1]), seed=seed)
+            assert len(splits.test) == int(named[1])
 
 
 def test_families_too_large_for_a_small_set_are_the_reason_to_hold_out_more():
@@ -96,38 +96,40 @@ def test_families_too_large_for_a_small_set_are_the_reason_to_hold_out_more():
 
 
 def test_the_seed_decides_and_the_order_of_the_corpus_stays():
-    one, again, other = (split(corpus(), valid=30, test=30, seed=seed) for seed in (1, 1, 2))
-    assert one == again
-    assert one.test != other.test
+    first_splits, repeated_splits, other_splits = (
+        split(corpus(), valid=30, test=30, seed=seed) for seed in (1, 1, 2)
+    )
+    assert first_splits == repeated_splits
+    assert first_splits.test != other_splits.test
     place = {pair: number for number, pair in reversed(list(enumerate(corpus())))}
-    for part in (one.train, one.valid, one.test):
-        numbers = [place[pair] for pair in part]
+    for pairs in (first_splits.train, first_splits.valid, first_splits.test):
+        numbers = [place[pair] for pair in pairs]
         assert numbers == sorted(numbers)
 
 
-@given(st.lists(st.tuples(texts, texts).map(lambda both: Pair(*both)), max_size=12))
+@given(st.lists(st.tuples(texts, texts).map(lambda pair: Pair(*pair)), max_size=12))
 def test_families_are_the_connected_components(pairs):
     """Against components grown naively until nothing changes."""
-    found = list(range(len(pairs)))
+    actual = list(range(len(pairs)))
     for _ in pairs:
-        for i, one in enumerate(pairs):
+        for i, pair in enumerate(pairs):
             for j, two in enumerate(pairs):
                 same = [
                     (folded(a) or a) == (folded(b) or b)
-                    for a, b in zip(one[:2], two[:2], strict=True)
+                    for a, b in zip(pair[:2], two[:2], strict=True)
                 ]
                 if any(same):
-                    found[i] = found[j] = min(found[i], found[j])
+                    actual[i] = actual[j] = min(actual[i], actual[j])
     numbers: dict[int, int] = {}
-    expected = [numbers.setdefault(each, len(numbers)) for each in found]
+    expected = [numbers.setdefault(each, len(numbers)) for each in actual]
     assert families(pairs).tolist() == expected
 
 
 def test_a_large_family_is_learnt_from_and_not_measured_with():
     pairs = [Pair("Hi", f"t{i}") for i in range(50)] + [Pair(f"s{i}", f"u{i}") for i in range(50)]
-    parts = split(pairs, valid=20, test=20)
-    assert (parts.families, parts.largest) == (51, 50)
-    assert keys(parts.valid + parts.test, 0).isdisjoint({"hi"})
+    splits = split(pairs, valid=20, test=20)
+    assert (splits.families, splits.largest) == (51, 50)
+    assert keys(splits.valid + splits.test, 0).isdisjoint({"hi"})
     with pytest.raises(DataError, match="29 of 30 pairs can be held out for valid"):
         split(pairs[:79], valid=30, test=0)
     with pytest.raises(DataError, match="25 to validate and 25 to test with leave nothing of 50"):

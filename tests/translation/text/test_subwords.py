@@ -47,8 +47,10 @@ def test_ragged_rows_come_back(rows):
 @given(rows_of_ids.filter(len), st.data())
 def test_rows_are_taken_in_the_order_asked_for_and_again(rows, data):
     expected_case = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=12))
-    taken = Ragged.of(rows).take(np.array(expected_case, dtype=np.int64))
-    assert [list(taken[i]) for i in range(len(expected_case))] == [rows[i] for i in expected_case]
+    selected = Ragged.of(rows).take(np.array(expected_case, dtype=np.int64))
+    assert [list(selected[i]) for i in range(len(expected_case))] == [
+        rows[i] for i in expected_case
+    ]
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
@@ -65,10 +67,10 @@ def test_bpe_without_sampling(tokenizer, lines):
 
 def test_drawn_segmentations_spell_the_same_text_and_differ(unigram, lines):
     segmenter, random = corpus(unigram, lines, 0.3), np.random.default_rng(1)
-    first, second = segmenter.draw(random), segmenter.draw(random)
-    for drawn in (first, second):
-        assert [unigram.decode(drawn[i]) for i in range(len(lines))] == lines
-    assert first.items.tolist() != second.items.tolist()
+    first_draw, second = segmenter.draw(random), segmenter.draw(random)
+    for draw in (first_draw, second):
+        assert [unigram.decode(draw[i]) for i in range(len(lines))] == lines
+    assert first_draw.items.tolist() != second.items.tolist()
 
 
 def test_draws_stay_within_the_length_that_the_best_keep(unigram, lines):
@@ -83,34 +85,34 @@ def test_draws_stay_within_the_length_that_the_best_keep(unigram, lines):
 
 
 def test_the_same_seed_draws_the_same(unigram, lines):
-    def drawn(seed: int) -> list[int]:
+    def pieces_of(seed: int) -> list[int]:
         return corpus(unigram, lines, 0.3).draw(np.random.default_rng(seed)).items.tolist()
 
-    assert drawn(4) == drawn(4)
-    assert drawn(4) != drawn(5)
+    assert pieces_of(4) == pieces_of(4)
+    assert pieces_of(4) != pieces_of(5)
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.5])
 def test_draws_follow_the_probabilities_to_the_power_of_alpha(unigram, alpha):
     word, count = "verkatzen", 20_000
     case = corpus(unigram, [word] * count, alpha).draw(np.random.default_rng(7))
-    seen = Counter(tuple(case[i].tolist()) for i in range(count))
-    known = unigram.segmentations(word, 16)
-    odds = {tuple(ids): math.exp(alpha * score) for ids, score in known}
+    counts = Counter(tuple(case[i].tolist()) for i in range(count))
+    segmentations = unigram.segmentations(word, 16)
+    odds = {tuple(ids): math.exp(alpha * score) for ids, score in segmentations}
     assert len(odds) > 3
-    assert seen.keys() <= odds.keys()
+    assert counts.keys() <= odds.keys()
     total = sum(odds.values())
     for ids, odd in odds.items():
         p = odd / total
         # Five standard deviations, and one for what is too rare for them.
-        assert abs(seen[ids] - count * p) <= 5 * math.sqrt(count * p * (1 - p)) + 1, ids
+        assert abs(counts[ids] - count * p) <= 5 * math.sqrt(count * p * (1 - p)) + 1, ids
 
 
 def test_words_that_come_later_change_no_draw_of_the_others(unigram, lines):
-    known, more = corpus(unigram, lines[:100], 0.3), corpus(unigram, lines[50:], 0.3)
+    known_words, more = corpus(unigram, lines[:100], 0.3), corpus(unigram, lines[50:], 0.3)
     words = more.segmenter.words(lines[:100])
     for at in (1, 2):
-        expected = known.draw(np.random.default_rng(at))
+        expected = known_words.draw(np.random.default_rng(at))
         case = more.segmenter.draw(words, np.random.default_rng(at))
         assert case.items.tolist() == expected.items.tolist()
 
@@ -118,12 +120,12 @@ def test_words_that_come_later_change_no_draw_of_the_others(unigram, lines):
 def test_words_that_are_not_kept_are_learnt_anew(unigram, lines):
     segmenter = Segmenter(unigram, 0.3)
     first_words = segmenter.words(lines[:50])
-    known, best = len(segmenter), segmenter.best(first_words).items.tolist()
+    count, best = len(segmenter), segmenter.best(first_words).items.tolist()
     for more in (lines[50:], lines[100:200]):
-        segmenter.keep(known)
-        assert len(segmenter) == known
-        found = segmenter.best(segmenter.words(more))
-        assert [list(found[i]) for i in range(len(more))] == list(map(unigram.encode, more))
+        segmenter.keep(count)
+        assert len(segmenter) == count
+        segmented = segmenter.best(segmenter.words(more))
+        assert [list(segmented[i]) for i in range(len(more))] == list(map(unigram.encode, more))
         assert segmenter.best(first_words).items.tolist() == best
 
 
@@ -134,10 +136,10 @@ def test_no_lines_are_no_rows(unigram):
 
 def test_tags_come_before_their_line_and_are_never_cut(lines):
     tokenizer = Tokenizer.train(lines, vocabulary_size=420, tags=["2en", "2fr", "bt"])
-    said = [("2fr", "bt"), ("2en",), ()] * 20
-    segmenter = corpus(tokenizer, lines[:60], 0.5, said)
+    message = [("2fr", "bt"), ("2en",), ()] * 20
+    segmenter = corpus(tokenizer, lines[:60], 0.5, message)
     case = segmenter.draw(np.random.default_rng(3))
-    for row, (line, tags) in enumerate(zip(lines, said, strict=False)):
+    for row, (line, tags) in enumerate(zip(lines, message, strict=False)):
         expected = tokenizer.tagged(tags).encode(line)
         assert segmenter.best()[row].tolist() == expected
         assert case[row].tolist()[: len(tags)] == expected[: len(tags)]

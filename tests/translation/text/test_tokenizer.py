@@ -130,11 +130,11 @@ def test_the_least_vocabulary_that_is_named_is_the_least_that_can_be_learnt(
     options = {"kind": kind, "tags": tags, "character_coverage": coverage}
     with pytest.raises(ConfigurationError, match=r"tokenizer\.vocabulary_size = 100: ") as raised:
         Tokenizer.train(lines, vocabulary_size=100, **options)
-    (least,) = map(int, re.findall(r"at least (\d+) pieces", str(raised.value)))
-    with pytest.raises(ConfigurationError, match=f"at least {least} pieces"):
-        Tokenizer.train(lines, vocabulary_size=least - 1, **options)
+    (smallest,) = map(int, re.findall(r"at least (\d+) pieces", str(raised.value)))
+    with pytest.raises(ConfigurationError, match=f"at least {smallest} pieces"):
+        Tokenizer.train(lines, vocabulary_size=smallest - 1, **options)
     # Unigram needs no piece of several characters, BPE learns one more than it must.
-    assert len(Tokenizer.train(lines, vocabulary_size=least + 1, **options)) >= least
+    assert len(Tokenizer.train(lines, vocabulary_size=smallest + 1, **options)) >= smallest
 
 
 def test_a_text_without_a_space_needs_a_piece_for_it():
@@ -183,8 +183,8 @@ def test_pieces_and_decoding_leave_out_what_is_special(unigram):
 
 
 def test_bytes_that_are_no_text_decode_to_valid_text(unigram):
-    every = unigram.decode(range(4, 260))
-    assert every.encode("utf-8").decode("utf-8") == normalise(every)
+    all_bytes = unigram.decode(range(4, 260))
+    assert all_bytes.encode("utf-8").decode("utf-8") == normalise(all_bytes)
 
 
 def test_the_words_of_a_sentence_are_cut_one_by_one(unigram, lines):
@@ -193,11 +193,13 @@ def test_the_words_of_a_sentence_are_cut_one_by_one(unigram, lines):
 
 
 def test_the_best_segmentation_comes_first_and_all_spell_the_word(unigram):
-    found = unigram.segmentations("verkatzenung", 16)
-    assert found[0][0] == unigram.encode("verkatzenung")
-    assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
-    assert len({tuple(ids) for ids, _ in found}) == len(found) > 3
-    assert all(unigram.decode(ids) == "verkatzenung" for ids, _ in found)
+    segmentations = unigram.segmentations("verkatzenung", 16)
+    assert segmentations[0][0] == unigram.encode("verkatzenung")
+    assert [score for _, score in segmentations] == sorted(
+        (score for _, score in segmentations), reverse=True
+    )
+    assert len({tuple(ids) for ids, _ in segmentations}) == len(segmentations) > 3
+    assert all(unigram.decode(ids) == "verkatzenung" for ids, _ in segmentations)
 
 
 @pytest.mark.parametrize("word", ["katze", "\u0301"])

@@ -22,13 +22,13 @@ def unseen(tokenizer: Tokenizer, alpha: float) -> frozenset[str]:
 
 
 def test_a_letter_that_is_always_a_word_is_not_seen_within_one(letters):
-    found = unseen(letters, 0.0)
-    assert found == {"a", "b", "c", "▁c", "▁", *"0123456789"}  # neither bytes nor the tag
+    unseen_pieces = unseen(letters, 0.0)
+    assert unseen_pieces == {"a", "b", "c", "▁c", "▁", *"0123456789"}  # neither bytes nor the tag
 
 
 def test_with_sampling_a_piece_is_seen_that_may_be_drawn(letters):
-    found = unseen(letters, 0.5)
-    assert found == {"b", "c", "▁c", *"0123456789"}
+    unseen_pieces = unseen(letters, 0.5)
+    assert unseen_pieces == {"b", "c", "▁c", *"0123456789"}
 
 
 def test_what_is_written_is_read(letters, tmp_path):

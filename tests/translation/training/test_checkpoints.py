@@ -31,32 +31,35 @@ def copy(saved, tmp_path):
 
 
 def test_everything_comes_back(saved):
-    made, folder = saved
-    own_copies = {name: tensor.clone() for name, tensor in weights.unique(made.model).items()}
+    new_trainer, folder = saved
+    own_copies = {
+        name: tensor.clone() for name, tensor in weights.unique(new_trainer.model).items()
+    }
     state = {
-        k: v.clone() for k, v in checkpoints._optimiser_state(made.model, made.optimiser).items()
+        k: v.clone()
+        for k, v in checkpoints._optimiser_state(new_trainer.model, new_trainer.optimiser).items()
     }
     with torch.no_grad():
-        for parameter in made.model.parameters():
+        for parameter in new_trainer.model.parameters():
             parameter.zero_()
     torch.manual_seed(99)
-    progress = checkpoints.load(folder, made.model, made.optimiser)
-    assert progress == made.progress
-    assert all(torch.equal(own_copies[n], t) for n, t in weights.unique(made.model).items())
-    again = checkpoints._optimiser_state(made.model, made.optimiser)
-    again["random.cpu"] = weights.load(folder / checkpoints.OPTIMISER)["random.cpu"]
-    state["random.cpu"] = again["random.cpu"]
-    assert all(torch.equal(state[name], tensor) for name, tensor in again.items())
+    progress = checkpoints.load(folder, new_trainer.model, new_trainer.optimiser)
+    assert progress == new_trainer.progress
+    assert all(torch.equal(own_copies[n], t) for n, t in weights.unique(new_trainer.model).items())
+    repetition = checkpoints._optimiser_state(new_trainer.model, new_trainer.optimiser)
+    repetition["random.cpu"] = weights.load(folder / checkpoints.OPTIMISER)["random.cpu"]
+    state["random.cpu"] = repetition["random.cpu"]
+    assert all(torch.equal(state[name], tensor) for name, tensor in repetition.items())
     assert {name.split(".")[0] for name in state} == {"step", "exp_avg", "exp_avg_sq", "random"}
 
 
 FILES = [checkpoints.MODEL, checkpoints.OPTIMISER, checkpoints.PROGRESS]
 
 
-def flips(whole: bytes, dice: random.Random) -> bytes:
-    flipped = bytearray(whole)
-    flipped[dice.randrange(len(whole))] ^= 1 << dice.randrange(8)
-    assert flipped != whole
+def flips(content: bytes, dice: random.Random) -> bytes:
+    flipped = bytearray(content)
+    flipped[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
+    assert flipped != content
     return bytes(flipped)
 
 
@@ -77,8 +80,8 @@ def test_each_of_two_hundred_flips_is_noticed(saved, copy):
         (copy / name).write_bytes(whole_content)
         noticed += 1
     assert noticed == 200
-    after = weights.unique(saved[0].model)
-    assert all(torch.equal(copies_before[name], tensor) for name, tensor in after.items())
+    loaded = weights.unique(saved[0].model)
+    assert all(torch.equal(copies_before[name], tensor) for name, tensor in loaded.items())
     checkpoints.load(copy, saved[0].model)
 
 
@@ -103,8 +106,8 @@ def test_a_flip_in_the_checksums_is_noticed_or_says_the_same(saved, copy):
 def test_every_truncation_and_loss_is_noticed(saved, copy, name):
     path = copy / name
     whole_content = path.read_bytes()
-    for part in range(20):  # nothing of it, and every twentieth
-        path.write_bytes(whole_content[: len(whole_content) * part // 20])
+    for twentieth in range(20):  # nothing of it, and every twentieth
+        path.write_bytes(whole_content[: len(whole_content) * twentieth // 20])
         with pytest.raises(CheckpointError, match=f"{name}: corrupted or truncated"):
             checkpoints.load(copy, saved[0].model)
     path.write_bytes(whole_content[:-1])
@@ -116,10 +119,10 @@ def test_every_truncation_and_loss_is_noticed(saved, copy, name):
 
 
 def test_older_checkpoints_are_compared_before_they_are_averaged(saved, copy, tmp_path):
-    model, other = saved[0].model, shutil.copytree(copy, tmp_path / "step-2")
-    whole_content = (other / checkpoints.MODEL).read_bytes()
-    wanted = checkpoints.mean([copy, other], model)
-    assert all(torch.equal(wanted[name], own) for name, own in weights.unique(model).items())
+    model, second_copy = saved[0].model, shutil.copytree(copy, tmp_path / "step-2")
+    whole_content = (second_copy / checkpoints.MODEL).read_bytes()
+    expected = checkpoints.mean([copy, second_copy], model)
+    assert all(torch.equal(expected[name], own) for name, own in weights.unique(model).items())
     dice = random.Random(12)
     header = int.from_bytes(whole_content[:8], "little")
     for place in [
@@ -128,36 +131,36 @@ def test_older_checkpoints_are_compared_before_they_are_averaged(saved, copy, tm
     ]:
         flipped = bytearray(whole_content)
         flipped[place] ^= 1 << dice.randrange(8)
-        (other / checkpoints.MODEL).write_bytes(flipped)
+        (second_copy / checkpoints.MODEL).write_bytes(flipped)
         with pytest.raises(
             CheckpointError, match=r"step-2/model.*corrupted.*: remove .*/step-2, and"
         ):
-            checkpoints.mean([copy, other], model)
+            checkpoints.mean([copy, second_copy], model)
 
 
-def spoilt(tensor: torch.Tensor, how: str) -> torch.Tensor | None:
+def spoilt(tensor: torch.Tensor, options: str) -> torch.Tensor | None:
     """A tensor as an unfriendly hand might leave it; None where it takes it away."""
-    first = torch.zeros_like(tensor, dtype=torch.float32).view(-1)
-    if how in ("nan", "infinite"):
-        first[0] = torch.nan if how == "nan" else torch.inf
-        return tensor + first.view_as(tensor)
+    flat = torch.zeros_like(tensor, dtype=torch.float32).view(-1)
+    if options in ("nan", "infinite"):
+        flat[0] = torch.nan if options == "nan" else torch.inf
+        return tensor + flat.view_as(tensor)
     return {
         "missing": None,
         "shape": tensor[..., :-1].contiguous() if tensor.dim() else tensor.view(1),
         "type": tensor.to(torch.int32),
-    }[how]
+    }[options]
 
 
-@pytest.mark.parametrize("how", ["missing", "extra", "shape", "type", "nan", "infinite"])
+@pytest.mark.parametrize("options", ["missing", "extra", "shape", "type", "nan", "infinite"])
 @pytest.mark.parametrize("file", [checkpoints.MODEL, checkpoints.OPTIMISER])
-def test_a_tensor_that_does_not_fit_is_named(saved, copy, file, how):
+def test_a_tensor_that_does_not_fit_is_named(saved, copy, file, options):
     """Under checksums that agree, so that it is the tensors themselves that are looked at."""
     tensors = weights.load(copy / file)
     name = next(each for each in sorted(tensors) if each.endswith("encoder_norm.weight"))
-    if how == "extra":
+    if options == "extra":
         tensors[name := "a tensor of another model"] = torch.ones(2)
-    elif (changed := spoilt(tensors.pop(name), how)) is not None:
-        tensors[name] = changed
+    elif (spoilt_tensor := spoilt(tensors.pop(name), options)) is not None:
+        tensors[name] = spoilt_tensor
     weights.save(tensors, copy / file)
     checksums.sign(copy, FILES)
     with pytest.raises(CheckpointError) as fault:
@@ -211,7 +214,7 @@ def test_broken_checksums_are_noticed(saved, copy, sums):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"version": 999}, "written in format 999, this program reads format 1"),
         ({"stap": 3}, "corrupted or truncated"),
@@ -232,46 +235,50 @@ def test_broken_checksums_are_noticed(saved, copy, sums):
         (None, "corrupted or truncated"),
     ],
 )
-def test_progress_of_another_format(saved, copy, change, told):
+def test_progress_of_another_format(saved, copy, change, message):
     path = copy / checkpoints.PROGRESS
     table = json.loads(path.read_text())
     path.write_text(json.dumps([] if change is None else table | change))
     checksums.sign(copy, FILES)
-    with pytest.raises(CheckpointError, match=told):
+    with pytest.raises(CheckpointError, match=message):
         checkpoints.load(copy, saved[0].model)
 
 
 def test_a_full_disk_leaves_the_earlier_checkpoints(saved, monkeypatch):
-    made, folder = saved
-    before = checksums.of(folder / checkpoints.MODEL)
+    new_trainer, folder = saved
+    checksum = checksums.of(folder / checkpoints.MODEL)
 
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    made.progress.step = 4
+    new_trainer.progress.step = 4
     try:
         with pytest.raises(
             CheckpointError, match=r"step-4: cannot be saved: No space left on device"
         ):
-            checkpoints.save(made.run, made.progress, made.model, made.optimiser)
+            checkpoints.save(
+                new_trainer.run, new_trainer.progress, new_trainer.model, new_trainer.optimiser
+            )
     finally:
-        made.progress.step = 3
+        new_trainer.progress.step = 3
     assert [p.name for p in folder.parent.iterdir()] == ["step-3"]
-    assert checksums.of(folder / checkpoints.MODEL) == before
+    assert checksums.of(folder / checkpoints.MODEL) == checksum
 
 
 def test_weights_that_are_no_numbers_are_not_saved(saved):
-    made, folder = saved
-    bias = next(p for n, p in made.model.named_parameters() if n.endswith("bias"))
+    new_trainer, folder = saved
+    bias = next(p for n, p in new_trainer.model.named_parameters() if n.endswith("bias"))
     with torch.no_grad():
         bias[0] = torch.inf
         try:
             with pytest.raises(TrainingError, match="bias holds numbers that are not finite"):
-                checkpoints.save(made.run, made.progress, made.model, made.optimiser)
+                checkpoints.save(
+                    new_trainer.run, new_trainer.progress, new_trainer.model, new_trainer.optimiser
+                )
         finally:
             bias[0] = 0
-    checkpoints.load(folder, made.model)
+    checkpoints.load(folder, new_trainer.model)
 
 
 def test_what_a_kill_left_is_removed(saved):
@@ -316,11 +323,11 @@ def test_a_checkpoint_of_another_training_is_not_resumed_from(tmp_path):
 
 def test_a_checkpoint_of_another_training_is_not_averaged(tmp_path):
     new_trainer = stop_at(trainer(tmp_path, "training.keep_best=2"), 8)
-    kept = dict(new_trainer.run.checkpoints())
-    assert {4, 8} <= kept.keys()
+    checkpoints = dict(new_trainer.run.checkpoints())
+    assert {4, 8} <= checkpoints.keys()
     other_run = stop_at(trainer(tmp_path, "seed=2", run="other"), 4).run
-    shutil.rmtree(kept[4])
-    shutil.copytree(other_run.newest_checkpoint(), kept[4])
+    shutil.rmtree(checkpoints[4])
+    shutil.copytree(other_run.newest_checkpoint(), checkpoints[4])
     with pytest.raises(CheckpointError, match="step-4: is of a training with another"):
         new_trainer.best_weights()
 
@@ -340,26 +347,26 @@ def edited(run: Run, old: str, new: str) -> Run:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [("heads = 2", "heads = 4", "model.heads: 2 there, 4"), ("seed = 1", "seed = 7", "seed: 1")],
 )
-def test_a_configuration_that_was_edited_does_not_resume(tmp_path, old, new, told):
+def test_a_configuration_that_was_edited_does_not_resume(tmp_path, old, new, message):
     run = edited(stop_at(trainer(tmp_path), 3).run, old, new)
-    with pytest.raises(CheckpointError, match=told) as fault:
+    with pytest.raises(CheckpointError, match=message) as fault:
         prepare_resumed(run.folder)
     assert "remove" not in str(fault.value)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("heads = 2", "heads = 4", "of another model .model.heads: 2 there, 4 in config.toml"),
         ('target_language = "', 'target_language = "other-', "languages into: .*other-"),
     ],
 )
-def test_a_checkpoint_of_another_model_is_not_read(tmp_path, old, new, told):
+def test_a_checkpoint_of_another_model_is_not_read(tmp_path, old, new, message):
     run = edited(stop_at(trainer(tmp_path), 3).run, old, new)
-    with pytest.raises(CheckpointError, match=told):
+    with pytest.raises(CheckpointError, match=message):
         run.model(run.tokenizers())
 
 
@@ -374,8 +381,8 @@ def test_a_checkpoint_of_another_model_is_not_read(tmp_path, old, new, told):
 def test_a_checkpoint_is_read_after_an_edit_that_changes_no_answer(tmp_path, old, new):
     run = stop_at(trainer(tmp_path), 3).run
     tensors_before = run.model(run.tokenizers()).state_dict()
-    after = edited(run, old, new)
-    for name, tensor in after.model(after.tokenizers()).state_dict().items():
+    edited_run = edited(run, old, new)
+    for name, tensor in edited_run.model(edited_run.tokenizers()).state_dict().items():
         assert torch.equal(tensor, tensors_before[name])
 
 

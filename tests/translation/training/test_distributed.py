@@ -96,8 +96,8 @@ def test_two_processes_make_the_run_of_one_and_one_goes_on(alone, tmp_path):
 
     assert together(2, tmp_path / "ranks", work) == ["", ""]
     check_same(tmp_path / "run", alone)
-    kept = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
-    assert kept == ["step-4", "step-8"]
+    names = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
+    assert names == ["step-4", "step-8"]
     second_trainer = prepare_resumed(tmp_path / "stopped")
     assert second_trainer.progress.step == 3
     second_trainer.train()
@@ -110,9 +110,9 @@ def test_one_process_makes_a_run_and_three_go_on(alone, tmp_path):
     _, go_on = tasks(tmp_path)
 
     def work(processes: Processes) -> None:
-        made = go_on(processes)
-        assert made.progress.step == 3
-        assert made.train() == "finished"
+        new_trainer = go_on(processes)
+        assert new_trainer.progress.step == 3
+        assert new_trainer.train() == "finished"
 
     assert together(3, tmp_path / "ranks", work) == [""] * 3
     check_same(tmp_path / "run", alone)
@@ -180,10 +180,12 @@ def test_a_signal_in_one_process_stops_all_at_one_step(tmp_path):
     start, _ = tasks(tmp_path)
 
     def work(processes: Processes) -> None:
-        made = start(processes)
-        asked = (lambda: made.progress.step >= 3) if processes.rank == 1 else (lambda: False)
-        assert made.train(asked) == "stopped"
-        assert made.progress.step == 3
+        new_trainer = start(processes)
+        should_stop = (
+            (lambda: new_trainer.progress.step >= 3) if processes.rank == 1 else (lambda: False)
+        )
+        assert new_trainer.train(should_stop) == "stopped"
+        assert new_trainer.progress.step == 3
 
     assert together(2, tmp_path / "ranks", work) == ["", ""]
     assert resumed(tmp_path, *SETTINGS).progress.step == 3
@@ -204,8 +206,8 @@ def test_faults_of_one_process_end_all(tmp_path, monkeypatch):
     def work(processes: Processes) -> None:
         start(processes).train()
 
-    first, second = together(2, tmp_path / "ranks", work)
-    assert first.startswith("another process of this training has ended")
+    first_rank, second = together(2, tmp_path / "ranks", work)
+    assert first_rank.startswith("another process of this training has ended")
     assert second == "the fault of rank 1"
     assert Run.open(tmp_path / "run").newest_checkpoint() is not None
 
@@ -221,7 +223,7 @@ def test_a_loss_that_is_no_number_in_one_process_stops_both(tmp_path):
                 next(new_trainer.model.parameters())[5:].fill_(torch.nan)
         new_trainer.train()
 
-    first, second = together(2, tmp_path / "ranks", work)
-    assert first.startswith("step 3: loss nan, gradient norm nan")
-    assert first == second
+    first_rank, second = together(2, tmp_path / "ranks", work)
+    assert first_rank.startswith("step 3: loss nan, gradient norm nan")
+    assert first_rank == second
     assert resumed(tmp_path, *SETTINGS).progress.step == 2

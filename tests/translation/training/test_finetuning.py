@@ -17,7 +17,7 @@ from regard.translation.training.preparation import prepare, prepare_resumed
 
 
 @pytest.fixture(scope="module")
-def learnt(tmp_path_factory) -> Run:
+def start_run(tmp_path_factory) -> Run:
     new_trainer = trainer(tmp_path_factory.mktemp("learnt"), "training.max_steps=2")
     new_trainer.train()
     new_trainer.run.publish(new_trainer.best_weights()[0], "# a card")
@@ -29,44 +29,44 @@ def tuned(folder, learnt: Run, *changes: str, model: str = "transformer") -> Tra
     return prepare(expected_settings, folder / "tuned", start=learnt)
 
 
-def test_it_begins_with_the_weights_and_tokenizers_and_a_new_optimiser(learnt, tmp_path):
+def test_it_begins_with_the_weights_and_tokenizers_and_a_new_optimiser(start_run, tmp_path):
     changes = ("seed=7", "model.dropout=0.3", "tokenizer.vocabulary_size=290")
-    made = tuned(tmp_path, learnt, *changes)
-    published = weights.load(learnt.folder / "model.safetensors")
-    own = weights.unique(made.model)
-    assert all(torch.equal(own[name], tensor) for name, tensor in published.items())
-    assert (made.progress.step, len(made.optimiser.state)) == (0, 0)
-    tokenizer = (made.run.folder / "tokenizer.model").read_bytes()
-    assert tokenizer == (learnt.folder / "tokenizer.model").read_bytes()
-    kept_configuration = Run.open(made.run.folder).configuration
-    assert kept_configuration.tokenizer == learnt.configuration.tokenizer
+    new_trainer = tuned(tmp_path, start_run, *changes)
+    published = weights.load(start_run.folder / "model.safetensors")
+    tuned_weights = weights.unique(new_trainer.model)
+    assert all(torch.equal(tuned_weights[name], tensor) for name, tensor in published.items())
+    assert (new_trainer.progress.step, len(new_trainer.optimiser.state)) == (0, 0)
+    tokenizer = (new_trainer.run.folder / "tokenizer.model").read_bytes()
+    assert tokenizer == (start_run.folder / "tokenizer.model").read_bytes()
+    kept_configuration = Run.open(new_trainer.run.folder).configuration
+    assert kept_configuration.tokenizer == start_run.configuration.tokenizer
     assert (kept_configuration.seed, kept_configuration.model.dropout) == (7, 0.3)
-    assert made._step().rate == 5e-3  # warming up again
-    assert (learnt.folder / "model.safetensors").exists()
+    assert new_trainer._step().rate == 5e-3  # warming up again
+    assert (start_run.folder / "model.safetensors").exists()
 
 
-def test_pieces_that_either_training_had_are_seen(learnt, tmp_path):
+def test_pieces_that_either_training_had_are_seen(start_run, tmp_path):
     expected_settings = configuration(tmp_path, "tokenizer.sampling=0")
     (tmp_path / "pairs.tsv").write_text("TWO ONE\tone\n", encoding="utf-8")  # targets before
-    own_tokenizers = prepare(expected_settings, tmp_path / "own", start=learnt).run.tokenizers()
-    before = learnt.tokenizers().unseen
+    own_tokenizers = prepare(expected_settings, tmp_path / "own", start=start_run).run.tokenizers()
+    unseen_before = start_run.tokenizers().unseen
     read = set(own_tokenizers.source.pieces(own_tokenizers.source.encode("TWO ONE")))
-    assert own_tokenizers.unseen == before - read != before
+    assert own_tokenizers.unseen == unseen_before - read != unseen_before
     assert prepare_resumed(tmp_path / "own").run.tokenizers().unseen == own_tokenizers.unseen
 
 
-def test_what_a_start_had_not_seen_is_unknown_where_it_has_no_record(learnt, tmp_path):
-    older = Path(shutil.copytree(learnt.folder, tmp_path / "older"))
+def test_what_a_start_had_not_seen_is_unknown_where_it_has_no_record(start_run, tmp_path):
+    older = Path(shutil.copytree(start_run.folder, tmp_path / "older"))
     checksums.sign(older, ["model.safetensors"])
     (older / "unseen.json").unlink()
     assert tuned(tmp_path, Run.open(older)).run.tokenizers().unseen == frozenset()
 
 
-def test_a_kill_before_its_first_step_loses_no_weight(learnt, tmp_path):
-    straight = tuned(tmp_path, learnt)
+def test_a_kill_before_its_first_step_loses_no_weight(start_run, tmp_path):
+    straight = tuned(tmp_path, start_run)
     straight.train()
     (tmp_path / "tuned").rename(tmp_path / "straight")
-    tuned(tmp_path, learnt)
+    tuned(tmp_path, start_run)
     second_trainer = prepare_resumed(tmp_path / "tuned")
     assert second_trainer.progress.step == 0
     second_trainer.train()
@@ -76,30 +76,32 @@ def test_a_kill_before_its_first_step_loses_no_weight(learnt, tmp_path):
     assert not (tmp_path / "tuned" / "checkpoints" / "step-0").exists()
 
 
-def test_a_kill_before_there_was_a_run_leaves_no_weights_for_another(learnt, tmp_path, monkeypatch):
+def test_a_kill_before_there_was_a_run_leaves_no_weights_for_another(
+    start_run, tmp_path, monkeypatch
+):
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
         patched.setattr(Run, "create", killed)
         with pytest.raises(KeyboardInterrupt):
-            tuned(tmp_path, learnt)
+            tuned(tmp_path, start_run)
     assert (tmp_path / "tuned" / "checkpoints" / "step-0").exists()
     fresh = prepare(configuration(tmp_path), tmp_path / "tuned")
     assert fresh.run.newest_checkpoint() is None
 
 
 @pytest.mark.parametrize(
-    ("changes", "model", "told"),
+    ("changes", "model", "message"),
     [
         (["model.width=32", "model.heads=4"], "transformer", r"heads = 4, there 2; model\.width = 32, there 16$"),
         ([], "recurrent", r"model\.kind = 'recurrent', there 'transformer'$"),
     ],
     ids=["sizes", "kinds"],
 )  # fmt: skip
-def test_another_shape_is_refused_with_both_values(learnt, tmp_path, changes, model, told):
-    with pytest.raises(ConfigurationError, match=told):
-        tuned(tmp_path, learnt, *changes, model=model)
+def test_another_shape_is_refused_with_both_values(start_run, tmp_path, changes, model, message):
+    with pytest.raises(ConfigurationError, match=message):
+        tuned(tmp_path, start_run, *changes, model=model)
     assert not (tmp_path / "tuned").exists()
 
 

@@ -103,10 +103,10 @@ def test_a_tag_belongs_to_no_word() -> None:
     texts = [pair._replace(tags=("2fr",)) for pair in PAIRS]
     tagged = Epochs(texts, known_tokenizers, UNSAMPLED).part(0, 0).batch
     guide = Guide(GuideSettings(), PAIRS, known_tokenizers)
-    one, other = guide.linked(plain), guide.linked(tagged)
+    without_tag, with_tag = guide.linked(plain), guide.linked(tagged)
     order = [list(tagged.rows).index(row) for row in plain.rows]
-    assert not other[:, :, 0].any()
-    assert torch.equal(other[order][:, :, 1:], one)
+    assert not with_tag[:, :, 0].any()
+    assert torch.equal(with_tag[order][:, :, 1:], without_tag)
 
 
 def test_the_loss_is_the_cross_entropy_of_linked_pieces_and_has_their_gradient() -> None:
@@ -120,8 +120,8 @@ def test_the_loss_is_the_cross_entropy_of_linked_pieces_and_has_their_gradient()
     log = torch.log_softmax(query[:, 1] @ key[:, 1].mT / 5**0.5, -1)
     expected = torch.zeros(())
     for row, at in guide.linked(batch).any(-1).nonzero().tolist():
-        here = guide.linked(batch)[row, at]
-        expected = expected - log[row, at][here].mean()
+        links = guide.linked(batch)[row, at]
+        expected = expected - log[row, at][links].mean()
     assert torch.allclose(loss, expected, rtol=1e-5)
     loss.backward()
     assert query.grad is not None
@@ -129,9 +129,9 @@ def test_the_loss_is_the_cross_entropy_of_linked_pieces_and_has_their_gradient()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("kept", ["vectors", "weights"])
+@pytest.mark.parametrize("precision", ["vectors", "weights"])
 def test_the_loss_of_looks_in_half_precision_is_summed_in_single(
-    kept: str, dtype: torch.dtype
+    precision: str, dtype: torch.dtype
 ) -> None:
     """A look computes weights of half vectors in float32; weights that were stored stay halves."""
     known_tokenizers = tokenizers()
@@ -142,7 +142,7 @@ def test_the_loss_of_looks_in_half_precision_is_summed_in_single(
         torch.randn(rows, 2, target, 8, generator=draw).to(dtype),
         torch.randn(rows, 2, source, 8, generator=draw).to(dtype),
     )
-    if kept == "weights":
+    if precision == "weights":
         look = StoredLook(look.weights().to(dtype))
     guide = Guide(GuideSettings(), PAIRS, known_tokenizers)
     linked = guide.linked(batch).double()
@@ -150,7 +150,7 @@ def test_the_loss_of_looks_in_half_precision_is_summed_in_single(
     with torch.autocast("cpu", dtype=dtype):
         weights = look.weights()
         loss = guide.loss(look, batch)
-    assert weights.dtype == (dtype if kept == "weights" else torch.float32)
+    assert weights.dtype == (dtype if precision == "weights" else torch.float32)
     expected = -(even * weights.double().mean(1).log()).sum()
     assert loss.dtype == torch.float32
     torch.testing.assert_close(loss.double(), expected, rtol=1e-5, atol=0.0)
@@ -190,9 +190,9 @@ def test_a_head_learns_the_links_it_is_taught(tmp_path: Path, model: str) -> Non
         linked = guide.linked(batch)
         return float((weights * linked).sum() / linked.any(-1).sum())
 
-    before = crossed()
+    entropy_before = crossed()
     assert trainer.train() == "finished"
-    assert before < 0.4
+    assert entropy_before < 0.4
     assert crossed() > 0.5
 
 
@@ -203,8 +203,8 @@ def test_a_guided_training_resumes_to_the_same_bits(tmp_path: Path) -> None:
     tiny.stop_at(guided(tmp_path / "stopped"), 5)
     resumed = tiny.prepare_resumed(tmp_path / "stopped" / "run")
     resumed.train()
-    for one, other in zip(straight.model.parameters(), resumed.model.parameters(), strict=True):
-        assert torch.equal(one, other)
+    for a, b in zip(straight.model.parameters(), resumed.model.parameters(), strict=True):
+        assert torch.equal(a, b)
 
 
 def test_links_and_guide_need_each_other_and_must_fit(tmp_path: Path) -> None:

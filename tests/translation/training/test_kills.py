@@ -37,36 +37,38 @@ CALLS = ("fsync", "replace", "rename", "mkdir", "unlink", "rmdir", "open")
 @contextmanager
 def killed_at(number: int) -> Iterator[list[str]]:
     """SIGKILL just before the given change to the disk. Counts them, too."""
-    made: list[str] = []
-    own = {name: getattr(os, name) for name in CALLS}
+    calls: list[str] = []
+    originals = {name: getattr(os, name) for name in CALLS}
 
     def counted(name: str):
         def call(*given: object, **named: object):
-            made.append(name)
-            if len(made) == number:
+            calls.append(name)
+            if len(calls) == number:
                 os.kill(os.getpid(), signal.SIGKILL)
-            return own[name](*given, **named)
+            return originals[name](*given, **named)
 
         return call
 
     for name in CALLS:
         setattr(os, name, counted(name))
     try:
-        yield made
+        yield calls
     finally:
-        for name, call in own.items():
+        for name, call in originals.items():
             setattr(os, name, call)
 
 
-def said(folder: Path) -> list[dict[str, object]]:
+def metrics_of(folder: Path) -> list[dict[str, object]]:
     lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
     return [{k: v for k, v in line.items() if k != "tokens_per_second"} for line in lines]
 
 
 def result(folder: Path) -> tuple[object, ...]:
     """What a finished training leaves: every checkpoint's weights and moments, its progress, its reports."""
-    kept = sorted((folder / "checkpoints").iterdir())
-    sums = [checksums.of(path / name) for path in kept for name in (MODEL, "optimiser.safetensors")]
+    paths = sorted((folder / "checkpoints").iterdir())
+    sums = [
+        checksums.of(path / name) for path in paths for name in (MODEL, "optimiser.safetensors")
+    ]
     newest = Run.open(folder).newest_checkpoint()
     assert newest is not None
     progress = json.loads((newest / "progress.json").read_text())
@@ -74,10 +76,10 @@ def result(folder: Path) -> tuple[object, ...]:
     if progress["since"]:
         progress["since"][2] = 0
     return (
-        [path.name for path in kept],
+        [path.name for path in paths],
         sums,
         progress,
-        said(folder),
+        metrics_of(folder),
         (folder / "samples.txt").read_text(),
     )
 

@@ -25,13 +25,13 @@ PATIENT = ("training.keep_best=2",)
 STEADY = ("training.validate_every=8", "training.save_every=100")
 
 
-def last(made: Trainer) -> str:
-    return checksums.of(made.run.newest_checkpoint() / MODEL)
+def last_checkpoint(trainer: Trainer) -> str:
+    return checksums.of(trainer.run.newest_checkpoint() / MODEL)
 
 
-def metrics(made: Trainer) -> list[dict]:
+def metrics(trainer: Trainer) -> list[dict]:
     return [
-        json.loads(line) for line in (made.run.folder / "metrics.jsonl").read_text().splitlines()
+        json.loads(line) for line in (trainer.run.folder / "metrics.jsonl").read_text().splitlines()
     ]
 
 
@@ -59,7 +59,7 @@ def test_one_seed_one_model(tmp_path):
         torch.rand(n)  # nothing depends on what the process drew before
         new_trainer = trainer(tmp_path, f"seed={seed}", "training.max_steps=3", run=f"run{n}")
         new_trainer.train()
-        hashes.append(last(new_trainer))
+        hashes.append(last_checkpoint(new_trainer))
     assert hashes[0] == hashes[1] != hashes[2]
 
 
@@ -70,7 +70,7 @@ def test_a_training_that_was_interrupted_is_the_one_that_was_not(tmp_path):
     stop_at(resumed(tmp_path), 5)
     second_trainer = resumed(tmp_path)
     assert second_trainer.train() == "finished"
-    assert last(second_trainer) == last(straight)
+    assert last_checkpoint(second_trainer) == last_checkpoint(straight)
     assert [m["step"] for m in metrics(second_trainer) if m["kind"] == "step"] == list(range(1, 9))
     quiet = [
         {k: v for k, v in m.items() if k != "tokens_per_second"} for m in metrics(second_trainer)
@@ -84,16 +84,16 @@ CHINESE = ("data.source_language=en", "data.target_language=zh")
 
 
 @pytest.mark.parametrize(
-    ("step", "kept", "tokenizer"),
+    ("step", "paths", "tokenizer"),
     [(4, True, "zh"), (4, False, "13a"), (2, False, "zh")],
     ids=["new", "older", "older, without a validation"],
 )
-def test_validations_of_one_training_have_one_tokenizer(tmp_path, step, kept, tokenizer):
+def test_validations_of_one_training_have_one_tokenizer(tmp_path, step, paths, tokenizer):
     """Scores of two tokenizers have two scales: the best of them would be of the larger scale."""
     stopped = trainer(tmp_path, *CHINESE)
     stopped.train(lambda: stopped.progress.step >= step and not stopped.progress.unvalidated)
     checkpoint = stopped.run.newest_checkpoint()
-    if not kept:  # as releases before wrote it, whose validations had the usual tokenizer
+    if not paths:  # as releases before wrote it, whose validations had the usual tokenizer
         path = checkpoint / checkpoints.PROGRESS
         progress = json.loads(path.read_bytes())
         assert progress.pop("tokenizer") == "zh"
@@ -130,7 +130,7 @@ def test_a_validation_that_was_stopped_is_made_before_anything_else(tmp_path, st
     assert second_trainer.run.newest_checkpoint() == folder
     second_trainer = resumed(tmp_path, *PATIENT)
     assert second_trainer.train() == "finished"
-    assert last(second_trainer) == last(straight)
+    assert last_checkpoint(second_trainer) == last_checkpoint(straight)
     assert [m["step"] for m in metrics(second_trainer) if m["kind"] == "validation"] == [4, 8]
     assert (second_trainer.progress.best, second_trainer.progress.step) == (
         straight.progress.best,
@@ -182,16 +182,16 @@ def test_steps_after_the_checkpoint_are_made_again_and_counted_once(tmp_path):
     assert [m["step"] for m in metrics(second_trainer) if m["kind"] == "step"] == list(range(1, 9))
     straight = trainer(tmp_path, run="straight")
     straight.train()
-    assert last(second_trainer) == last(straight)
+    assert last_checkpoint(second_trainer) == last_checkpoint(straight)
 
 
 def test_a_finished_run_is_finished(tmp_path):
     new_trainer = trainer(tmp_path, "training.max_steps=2")
     new_trainer.train()
-    before = last(new_trainer)
+    checkpoint_before = last_checkpoint(new_trainer)
     second_trainer = resumed(tmp_path, "training.max_steps=2")
     assert second_trainer.train() == "finished"
-    assert (second_trainer.progress.step, last(second_trainer)) == (2, before)
+    assert (second_trainer.progress.step, last_checkpoint(second_trainer)) == (2, checkpoint_before)
     longer = resumed(tmp_path, "training.max_steps=4")
     longer.train()
     assert longer.progress.step == 4
@@ -211,8 +211,8 @@ def test_two_halves_accumulated_are_one_batch(tmp_path):
     rows = np.concatenate([part.rows for part in halves])
     batch = collate(new_trainer.epochs._sources, new_trainer.epochs._targets, rows)
     whole_gradients = gradients(Part(batch, rows, tokens))
-    for one, other in zip(accumulated, whole_gradients, strict=True):
-        assert torch.allclose(one, other, atol=1e-6)
+    for a, b in zip(accumulated, whole_gradients, strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
 
 
 def test_accumulation_takes_so_many_batches_a_step(tmp_path):
@@ -225,14 +225,14 @@ def test_accumulation_takes_so_many_batches_a_step(tmp_path):
 
 def test_a_loss_that_is_no_number_stops_and_keeps_the_checkpoint(tmp_path):
     new_trainer = stop_at(trainer(tmp_path), 2)
-    before = last(new_trainer)
+    checkpoint_before = last_checkpoint(new_trainer)
     with torch.no_grad():
         next(new_trainer.model.parameters())[5] = torch.nan
     with pytest.raises(TrainingError) as fault:
         new_trainer.train()
-    for part in ("step 3: loss nan", "gradient norm nan", "sentence pairs (rows ", "learning_rate"):
-        assert part in str(fault.value)
-    assert last(new_trainer) == before
+    for text in ("step 3: loss nan", "gradient norm nan", "sentence pairs (rows ", "learning_rate"):
+        assert text in str(fault.value)
+    assert last_checkpoint(new_trainer) == checkpoint_before
     assert resumed(tmp_path).progress.step == 2
 
 
@@ -266,9 +266,11 @@ def test_another_fault_is_not_called_memory(tmp_path, monkeypatch):
         new_trainer.train()
 
 
-def scored(made: Trainer, monkeypatch, scores: list[float]) -> None:
-    given = iter(scores)
-    monkeypatch.setattr(made.validation, "measure", lambda *_: Quality(1.0, next(given), 0.0, 0.0))
+def scored(trainer: Trainer, monkeypatch, scores: list[float]) -> None:
+    inputs = iter(scores)
+    monkeypatch.setattr(
+        trainer.validation, "measure", lambda *_: Quality(1.0, next(inputs), 0.0, 0.0)
+    )
 
 
 EACH = (
@@ -283,19 +285,19 @@ def test_the_best_are_kept_and_averaged_when_that_is_better(tmp_path, monkeypatc
     new_trainer = trainer(tmp_path, *EACH)
     scored(new_trainer, monkeypatch, [1, 5, 2, 4, 3, 0, 5.5, 0])
     new_trainer.train()
-    kept = sorted(p.name for p in (new_trainer.run.folder / "checkpoints").iterdir())
-    assert kept == ["step-2", "step-4", "step-6"]  # the best two and the newest
+    names = sorted(p.name for p in (new_trainer.run.folder / "checkpoints").iterdir())
+    assert names == ["step-2", "step-4", "step-6"]  # the best two and the newest
     own_copies = {
         name: tensor.clone() for name, tensor in weights.unique(new_trainer.model).items()
     }
     two, four = (
         weights.load(new_trainer.run.folder / "checkpoints" / f"step-{n}" / MODEL) for n in (2, 4)
     )
-    mean, said = new_trainer.best_weights()
-    assert said == "the mean of the weights of steps 2, 4"
+    mean, message = new_trainer.best_weights()
+    assert message == "the mean of the weights of steps 2, 4"
     assert all(torch.allclose(mean[name], (two[name] + four[name]) / 2) for name in mean)
-    best, said = new_trainer.best_weights()  # now the mean is measured as worse
-    assert said == "the weights of step 2"
+    best, message = new_trainer.best_weights()  # now the mean is measured as worse
+    assert message == "the weights of step 2"
     assert all(torch.equal(best[name], two[name]) for name in two)
     assert all(torch.equal(own_copies[n], t) for n, t in weights.unique(new_trainer.model).items())
 
@@ -309,16 +311,16 @@ def test_a_mean_is_compared_with_the_best_that_is_still_there(tmp_path, monkeypa
 
 
 def test_a_mean_is_measured_as_the_checkpoints_were(tmp_path, monkeypatch):
-    made, seen = trainer(tmp_path, *EACH, "training.precision=bfloat16"), []
+    new_trainer, calls = trainer(tmp_path, *EACH, "training.precision=bfloat16"), []
 
     def measure(*_: object) -> Quality:
-        seen.append(torch.is_autocast_enabled("cpu"))
+        calls.append(torch.is_autocast_enabled("cpu"))
         return Quality(1.0, 1.0, 0.0, 0.0)
 
-    monkeypatch.setattr(made.validation, "measure", measure)
-    made.train()
-    made.best_weights()
-    assert seen == [True] * 7
+    monkeypatch.setattr(new_trainer.validation, "measure", measure)
+    new_trainer.train()
+    new_trainer.best_weights()
+    assert calls == [True] * 7
 
 
 def test_without_averaging_the_best_alone(tmp_path, monkeypatch):
@@ -367,11 +369,13 @@ def test_passes_are_a_budget(tmp_path, accumulate):
     new_trainer = trainer(
         tmp_path, *PASSES, f"training.accumulate={accumulate}", "training.log_every=2"
     )
-    batches, taken = [new_trainer.epochs.batches(epoch) for epoch in range(3)], []
-    part = new_trainer.epochs.part
-    new_trainer.epochs.part = lambda *place: taken.append(place) or part(*place)  # type: ignore[method-assign]
+    batches, batches_taken = [new_trainer.epochs.batches(epoch) for epoch in range(3)], []
+    part_of = new_trainer.epochs.part
+    new_trainer.epochs.part = lambda *place: batches_taken.append(place) or part_of(*place)  # type: ignore[method-assign]
     assert new_trainer.train() == "finished"
-    assert taken == [(epoch, batch) for epoch in range(3) for batch in range(batches[epoch])]
+    assert batches_taken == [
+        (epoch, batch) for epoch in range(3) for batch in range(batches[epoch])
+    ]
     assert new_trainer.progress.step == math.ceil(sum(batches) / accumulate)
     assert new_trainer.schedule.steps == math.ceil(3 * batches[0] / accumulate)
     assert metrics(new_trainer)[-1]["kind"] == "validation"
@@ -396,7 +400,7 @@ def test_a_training_of_passes_that_was_interrupted_is_the_one_that_was_not(tmp_p
     stop_at(trainer(tmp_path, *cosine), steps // 2)
     second_trainer = resumed(tmp_path, *cosine)
     second_trainer.train()
-    assert last(second_trainer) == last(straight)
+    assert last_checkpoint(second_trainer) == last_checkpoint(straight)
     rates = [m["learning_rate"] for m in metrics(second_trainer) if m["kind"] == "step"]
     assert rates[-1] < 0.1 * max(rates)  # the schedule ends with the budget
 
@@ -429,14 +433,16 @@ def test_samples_are_kept_for_every_validation_once(tmp_path):
     assert (new_trainer.run.folder / "samples.txt").read_text(encoding="utf-8") == kept_text
 
 
-@pytest.mark.parametrize(("asked", "shown"), [(0, []), (2, [0, 2]), (9, [0, 1, 2, 3])])
-def test_samples_are_spread_over_the_validation_set(tmp_path, asked, shown):
-    new_trainer = trainer(tmp_path, f"training.validate_samples={asked}", "training.max_steps=1")
+@pytest.mark.parametrize(("sample_count", "places"), [(0, []), (2, [0, 2]), (9, [0, 1, 2, 3])])
+def test_samples_are_spread_over_the_validation_set(tmp_path, sample_count, places):
+    new_trainer = trainer(
+        tmp_path, f"training.validate_samples={sample_count}", "training.max_steps=1"
+    )
     samples = new_trainer.measure().samples
     pairs = new_trainer.validation.pairs
-    assert [(each.source, each.reference) for each in samples] == [pairs[i][:2] for i in shown]
+    assert [(each.source, each.reference) for each in samples] == [pairs[i][:2] for i in places]
     new_trainer.train()
-    assert (new_trainer.run.folder / "samples.txt").exists() == (asked > 0)
+    assert (new_trainer.run.folder / "samples.txt").exists() == (sample_count > 0)
 
 
 def test_samples_that_cannot_be_written_stop_the_training_by_name(tmp_path):

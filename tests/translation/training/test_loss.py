@@ -30,18 +30,18 @@ def test_it_is_the_smoothed_cross_entropy_of_words_without_padding(smoothing):
         read = batch.source, batch.source_lengths, batch.target_in
         log_p = model(*read).double().log_softmax(-1)
     real = torch.arange(3) < batch.target_lengths[:, None]
-    kept = log_p.gather(-1, batch.target_out[..., None])[..., 0]
-    each = (1 - smoothing) * kept + smoothing * log_p.mean(-1)
+    word_log_p = log_p.gather(-1, batch.target_out[..., None])[..., 0]
+    losses = (1 - smoothing) * word_log_p + smoothing * log_p.mean(-1)
     assert loss.dtype == torch.float32
-    assert loss.item() == pytest.approx(-each[real].sum().item(), rel=1e-5)
+    assert loss.item() == pytest.approx(-losses[real].sum().item(), rel=1e-5)
 
 
 def test_a_hook_of_the_output_layer_is_called():
     model, batch, expected = objective(0.1)
-    seen = []
-    model.output.register_forward_hook(lambda *_: seen.append(1))
+    calls = []
+    model.output.register_forward_hook(lambda *_: calls.append(1))
     assert Objective(model, 0.1)(batch).item() == pytest.approx(expected.item(), rel=1e-6)
-    assert seen
+    assert calls
 
 
 def test_consistency_adds_the_divergence_of_two_readings():
@@ -57,7 +57,7 @@ def test_consistency_adds_the_divergence_of_two_readings():
     real = torch.arange(3) < batch.target_lengths[:, None]
     targets = batch.target_out[real]
     ours, theirs = logits[0].double().chunk(2)
-    both = sum(
+    divergence = sum(
         F.cross_entropy(each, targets, reduction="sum", label_smoothing=0.1)
         for each in (ours, theirs)
     )
@@ -65,4 +65,4 @@ def test_consistency_adds_the_divergence_of_two_readings():
     apart = F.kl_div(q, p, log_target=True, reduction="sum")
     apart = (apart + F.kl_div(p, q, log_target=True, reduction="sum")) / 2
     assert apart > 0.01
-    assert loss.item() == pytest.approx((both + 3 * apart).item() / 2, rel=1e-5)
+    assert loss.item() == pytest.approx((divergence + 3 * apart).item() / 2, rel=1e-5)

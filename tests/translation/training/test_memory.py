@@ -24,8 +24,8 @@ KEEP = "from regard.translation.training import memory; memory.keep()"
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library than glibc")
 def test_a_second_large_tensor_gets_the_memory_of_the_first():
-    def run(first: str) -> int:
-        command = [sys.executable, "-c", FAULTS.format(first)]
+    def run(first_size: str) -> int:
+        command = [sys.executable, "-c", FAULTS.format(first_size)]
         return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
     # 64 MB are 16,384 pages of 4 KB, or 32 of 2 MB where the system gives these.

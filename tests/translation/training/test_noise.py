@@ -86,8 +86,8 @@ def test_a_stopped_training_with_noise_ends_with_the_same_weights(tmp_path):
 
 
 def test_changed_pairs_are_marked_and_long_ones_are_not_taken(tmp_path):
-    made = trainer(tmp_path, "data.noise.joined=0.9", "data.longest=14").epochs
-    batches = [made.part(0, number).batch for number in range(made.batches(0))]
+    epochs = trainer(tmp_path, "data.noise.joined=0.9", "data.longest=14").epochs
+    batches = [epochs.part(0, number).batch for number in range(epochs.batches(0))]
     rows = [row for batch in batches for row in batch.rows.tolist()]
     assert rows.count(-1) > 3
     assert len(set(rows) - {-1}) == len(rows) - rows.count(-1) > 3

@@ -38,11 +38,11 @@ def edits(a: str, b: str) -> int:
 @given(seeds)
 def test_a_typing_error_is_one_edit_in_a_long_word(seed):
     text = "Sí, mi ñandú se llama Óscar y corre."
-    found = mistyped(text, Random(seed))
-    assert edits(text, found) == 1
-    changed = [a for a, b in zip(text.split(), found.split(), strict=True) if a != b]
-    assert len(changed) == 1
-    assert changed[0] in ("ñandú", "llama", "Óscar", "corre.")
+    noisy = mistyped(text, Random(seed))
+    assert edits(text, noisy) == 1
+    changed_words = [a for a, b in zip(text.split(), noisy.split(), strict=True) if a != b]
+    assert len(changed_words) == 1
+    assert changed_words[0] in ("ñandú", "llama", "Óscar", "corre.")
 
 
 @pytest.mark.parametrize("text", ["", "Sí.", "12345 12:30", "aaaa", "¿¡!?"])
@@ -54,10 +54,12 @@ def test_what_has_no_long_word_gets_no_typing_error(text):
 def test_no_accent_is_left_and_no_letter_is_lost(text):
     text = re.sub("[\u0400-\u04ff]", "", text)
     bare = without_accents(text)
-    left = unicodedata.normalize("NFD", bare)
-    assert not any("\u0300" <= each <= "\u036f" for each in left)
-    rest = [each for each in unicodedata.normalize("NFD", text) if not "\u0300" <= each <= "\u036f"]
-    assert left == unicodedata.normalize("NFD", "".join(rest))
+    decomposed = unicodedata.normalize("NFD", bare)
+    assert not any("\u0300" <= each <= "\u036f" for each in decomposed)
+    letters = [
+        each for each in unicodedata.normalize("NFD", text) if not "\u0300" <= each <= "\u036f"
+    ]
+    assert decomposed == unicodedata.normalize("NFD", "".join(letters))
 
 
 @pytest.mark.parametrize("text", ["Чей", "воробьиный", "が", "हिन्दी"])
@@ -84,9 +86,9 @@ def test_marks_are_left_out_where_a_text_remains(text, opening, final, expected)
 
 @given(texts, seeds)
 def test_capitals_change_nothing_but_case(text, seed):
-    one = emphasised(text, Random(seed))
-    assert one.upper() == text.upper()
-    assert sum(a != b for a, b in zip(text.split(), one.split(), strict=True)) <= 1
+    emphasised_text = emphasised(text, Random(seed))
+    assert emphasised_text.upper() == text.upper()
+    assert sum(a != b for a, b in zip(text.split(), emphasised_text.split(), strict=True)) <= 1
     assert capitalised(text).upper() == text.upper()
 
 

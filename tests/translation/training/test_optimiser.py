@@ -42,11 +42,11 @@ def test_an_update_goes_equally_far_in_all_directions(shape, tmp_path):
     settings = trainer(tmp_path, MUON, "training.learning_rate=0.5").settings
     torch.manual_seed(0)
     layer = nn.Linear(shape[1], shape[0])
-    before = layer.weight.detach().double()
+    original_weight = layer.weight.detach().double()
     layer.weight.grad = torch.randn(shape)
     u, _, v = torch.linalg.svd(layer.weight.grad.double(), full_matrices=False)
     optimiser_of(settings, layer).step()
-    update = before - layer.weight.detach().double()
+    update = original_weight - layer.weight.detach().double()
     expected = 0.5 * 0.2 * max(shape) ** 0.5 * (u @ v)
     # Five steps of Newton and Schulz bring the singular values near 1, not to it.
     assert nn.functional.cosine_similarity(update.flatten(), expected.flatten(), dim=0) > 0.97
@@ -91,12 +91,12 @@ def test_a_resumed_training_has_the_same_bits(model, tmp_path):
     whole_trainer = trainer(tmp_path, MUON, model=model, run="whole")
     assert whole_trainer.train() == "finished"
     stop_at(trainer(tmp_path, MUON, model=model, run="parts"), 3)
-    parts = resumed(tmp_path, MUON, model=model, run="parts")
-    parts.resume()
-    assert parts.train() == "finished"
-    expected, found = weights.unique(whole_trainer.model), weights.unique(parts.model)
-    assert all(torch.equal(expected[name], found[name]) for name in expected)
-    state = checkpoints._optimiser_state(parts.model, parts.optimiser)
+    resumed_trainer = resumed(tmp_path, MUON, model=model, run="parts")
+    resumed_trainer.resume()
+    assert resumed_trainer.train() == "finished"
+    expected, actual = weights.unique(whole_trainer.model), weights.unique(resumed_trainer.model)
+    assert all(torch.equal(expected[name], actual[name]) for name in expected)
+    state = checkpoints._optimiser_state(resumed_trainer.model, resumed_trainer.optimiser)
     assert any(name.startswith("momentum_buffer.") for name in state)
     assert any(name.startswith("exp_avg.") for name in state)
 

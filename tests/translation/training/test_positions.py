@@ -26,10 +26,8 @@ def test_a_training_goes_on_and_its_model_is_used(tmp_path, kind):
     stop_at(trainer(tmp_path, *changes), 3)
     second_trainer = resumed(tmp_path, *changes)
     assert second_trainer.train() == "finished"
-    for own, other in zip(
-        second_trainer.model.parameters(), straight.model.parameters(), strict=True
-    ):
-        assert torch.equal(own, other)
+    for a, b in zip(second_trainer.model.parameters(), straight.model.parameters(), strict=True):
+        assert torch.equal(a, b)
     second_trainer.run.publish(weights.unique(second_trainer.model), "card")
     translator = Translator.open(second_trainer.run.folder)
     assert translator.model.settings.positions == kind
@@ -48,11 +46,11 @@ def test_a_search_writes_what_teacher_forcing_says(tmp_path, kind):
     model = trainer(tmp_path, f"model.positions={kind}").model.eval()
     source, lengths = sources([[5, 6, 7, 8], [9, 4]])
     hypotheses = greedy(model, source, lengths, max_length=6)
-    for row, (one,) in enumerate(hypotheses):
-        read = torch.tensor([[2, *one.tokens]])
+    for row, (hypothesis,) in enumerate(hypotheses):
+        read = torch.tensor([[2, *hypothesis.tokens]])
         logits = model(source[row : row + 1], lengths[row : row + 1], read)[0]
         logits[:, [0, 2]] = -torch.inf
-        assert logits.argmax(-1).tolist()[: len(one.tokens)] == one.tokens
+        assert logits.argmax(-1).tolist()[: len(hypothesis.tokens)] == hypothesis.tokens
 
 
 @kinds

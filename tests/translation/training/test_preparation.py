@@ -20,7 +20,7 @@ from regard.translation.training.validation import Validation
 
 
 @pytest.mark.parametrize(
-    ("changes", "fault", "told"),
+    ("changes", "fault", "message"),
     [
         (["data.train.tsv=missing.tsv"], DataError, r"missing\.tsv: no such file"),
         (["data.longest=1"], DataError, "no usable sentence pairs: all are longer"),
@@ -31,8 +31,8 @@ from regard.translation.training.validation import Validation
         ),
     ],
 )
-def test_what_cannot_be_used_leaves_no_folder(tmp_path, changes, fault, told):
-    with pytest.raises(fault, match=told):
+def test_what_cannot_be_used_leaves_no_folder(tmp_path, changes, fault, message):
+    with pytest.raises(fault, match=message):
         prepare(configuration(tmp_path, *changes), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -57,13 +57,13 @@ def test_a_vocabulary_that_the_text_does_not_fill_is_told(tmp_path):
 
 def test_characters_that_a_vocabulary_leaves_out_are_listed(tmp_path):
     changes = ["tokenizer.character_coverage=0.99", "tokenizer.vocabulary_size=300"]
-    wanted, noted = configuration(tmp_path, *changes), Notes()
+    settings, noted = configuration(tmp_path, *changes), Notes()
     with (tmp_path / "pairs.tsv").open("a", encoding="utf-8") as corpus:
         corpus.write("É\u200d\tÀ\n")
-    prepare(wanted, tmp_path / "run", observer=noted)
-    (told,) = [line for line in noted.lines if "not in the vocabulary" in line]
-    assert told.startswith("3 characters of the text are not in the vocabulary")
-    assert {"É", "À", "U+200D"} <= set(told.split())
+    prepare(settings, tmp_path / "run", observer=noted)
+    (note,) = [line for line in noted.lines if "not in the vocabulary" in line]
+    assert note.startswith("3 characters of the text are not in the vocabulary")
+    assert {"É", "À", "U+200D"} <= set(note.split())
 
 
 def test_a_text_that_fills_its_vocabulary_gets_no_such_note(tmp_path):
@@ -146,14 +146,14 @@ def test_long_sentences_are_left_out_and_counted(tmp_path):
 
 
 def test_only_sentences_of_so_many_words_are_taken(tmp_path):
-    wanted = configuration(tmp_path, "data.words=[2,3]").data
+    settings = configuration(tmp_path, "data.words=[2,3]").data
     lines = ["a\tb", "a b\tc d", "a b c\td e f", "a b\tc", "a b c d\te f"]
     (tmp_path / "pairs.tsv").write_text("\n".join(lines), encoding="utf-8")
-    found = read_data(wanted, None, 1)
-    assert [pair.source for pair in found.train] == ["a b", "a b c"]
-    assert [pair.source for pair in found.valid] == ["a b", "a b c"]
+    data = read_data(settings, None, 1)
+    assert [pair.source for pair in data.train] == ["a b", "a b c"]
+    assert [pair.source for pair in data.valid] == ["a b", "a b c"]
     with pytest.raises(DataError, match=r"no pair in .*pairs.tsv has data.words = \[5, 9\] words"):
-        read_data(wanted.changed(words=(5, 9)), None, 1)
+        read_data(settings.changed(words=(5, 9)), None, 1)
 
 
 def test_learned_positions_are_never_left(tmp_path):
@@ -191,9 +191,11 @@ def test_validation_looks_at_a_sample_and_not_at_a_slice(tmp_path):
 def test_validation_leaves_the_model_as_it_was(tmp_path):
     new_trainer = trainer(tmp_path)
     new_trainer.model.train()
-    first = new_trainer.validation.measure(new_trainer.model)
+    first_measures = new_trainer.validation.measure(new_trainer.model)
     assert new_trainer.model.training
-    assert first == new_trainer.validation.measure(new_trainer.model)  # no dropout, no chance
+    assert first_measures == new_trainer.validation.measure(
+        new_trainer.model
+    )  # no dropout, no chance
 
 
 SEVERAL = """
@@ -219,7 +221,7 @@ weight = 0.5
 
 
 @pytest.fixture
-def several(tmp_path):
+def three_corpora(tmp_path):
     configuration(tmp_path)  # writes pairs.tsv
     (tmp_path / "turned.tsv").write_text("ONE TWO\ttwo one\n" * 10, encoding="utf-8")
     for name in ("some.en", "some.same"):
@@ -227,22 +229,22 @@ def several(tmp_path):
     return parse(SEVERAL + MODELS["transformer"] + REST, changes=("tokenizer.sampling=0",))
 
 
-def test_several_corpora_are_read_with_what_is_said_of_them(tmp_path, several):
-    found = read_data(several.data, tmp_path, seed=1)
-    assert len(found.train) == len(PAIRS) + 10 + 6
-    assert found.train[0] == Pair(*PAIRS[0], ("2big",), 2.0)
-    assert found.train[len(PAIRS)] == Pair("two one", "ONE TWO", ("2big", "bt"), 1.0)
-    assert found.train[-1] == Pair("three four", "three four", ("2same",), 0.5)
-    assert found.valid[0] == Pair(*PAIRS[0], ("2big",))
+def test_several_corpora_are_read_with_what_is_said_of_them(tmp_path, three_corpora):
+    data = read_data(three_corpora.data, tmp_path, seed=1)
+    assert len(data.train) == len(PAIRS) + 10 + 6
+    assert data.train[0] == Pair(*PAIRS[0], ("2big",), 2.0)
+    assert data.train[len(PAIRS)] == Pair("two one", "ONE TWO", ("2big", "bt"), 1.0)
+    assert data.train[-1] == Pair("three four", "three four", ("2same",), 0.5)
+    assert data.valid[0] == Pair(*PAIRS[0], ("2big",))
     (tmp_path / "turned.tsv").write_text("\t\n", encoding="utf-8")
     with pytest.raises(
         DataError, match=r"data.train: no usable sentence pairs in turned\.tsv \(1 "
     ):
-        read_data(several.data, tmp_path, seed=1)
+        read_data(three_corpora.data, tmp_path, seed=1)
 
 
-def test_batches_hold_tags_and_take_pairs_by_their_weights(tmp_path, several):
-    new_trainer = prepare(several, tmp_path / "run", data=tmp_path)
+def test_batches_hold_tags_and_take_pairs_by_their_weights(tmp_path, three_corpora):
+    new_trainer = prepare(three_corpora, tmp_path / "run", data=tmp_path)
     tags = new_trainer.run.tokenizers().source.tags
     first_counts: Counter[int] = Counter()
     second: Counter[int] = Counter()
@@ -258,13 +260,13 @@ def test_batches_hold_tags_and_take_pairs_by_their_weights(tmp_path, several):
     assert new_trainer.measure().loss > 0
 
 
-def test_tags_that_a_start_does_not_know_are_refused(tmp_path, several):
+def test_tags_that_a_start_does_not_know_are_refused(tmp_path, three_corpora):
     start = trainer(tmp_path, run="start")
     start.train()
     tensors, _ = start.best_weights()
     start.run.publish(tensors, "")
     with pytest.raises(ConfigurationError, match="its tokenizer has no tag 2big, 2same, bt"):
-        prepare(several, tmp_path / "run", data=tmp_path, start=start.run)
+        prepare(three_corpora, tmp_path / "run", data=tmp_path, start=start.run)
     assert not (tmp_path / "run").exists()
 
 

@@ -45,8 +45,8 @@ def test_the_end_of_one_process_is_the_end_of_all(tmp_path):
             os.kill(os.getpid(), signal.SIGKILL)
         processes.wait()
 
-    said, died = together(2, tmp_path / "ranks", work)
-    assert said.startswith("another process of this training has ended")
+    message, died = together(2, tmp_path / "ranks", work)
+    assert message.startswith("another process of this training has ended")
     assert died == str(-signal.SIGKILL)
 
 

@@ -15,10 +15,10 @@ def test_rates_rise_in_a_line_to_1_and_stay_in_range(name, warmup):
     rates = [factor(name, step, warmup=warmup, total=100) for step in range(1, 131)]
     assert rates[:warmup] == [step / warmup for step in range(1, min(warmup, 130) + 1)]
     assert all(0 <= rate <= 1 for rate in rates)
-    after = rates[warmup:]
-    assert after == sorted(after, reverse=True)
-    if after:
-        assert after[0] > 0.85 if name != "inverse_square_root" else after[0] >= 0.7
+    decayed = rates[warmup:]
+    assert decayed == sorted(decayed, reverse=True)
+    if decayed:
+        assert decayed[0] > 0.85 if name != "inverse_square_root" else decayed[0] >= 0.7
 
 
 def test_inverse_square_root_is_the_papers():

@@ -12,7 +12,7 @@ from regard.translation.training.data import read_data
 from regard.translation.training.epochs import Epochs, share
 
 costs = st.lists(st.integers(1, 300), max_size=60).map(
-    lambda found: np.array(found, dtype=np.int64)
+    lambda lengths: np.array(lengths, dtype=np.int64)
 )
 
 
@@ -29,29 +29,29 @@ def test_no_two_differ_by_more_than_the_longest_sentence(costs, size):
     assert max(loads) - min(loads) <= costs.max(initial=0)
 
 
-def epochs(made, found, rank: int, size: int) -> Epochs:
-    return Epochs(found.train, made.run.tokenizers(), made.configuration, rank, size)
+def epochs(trainer, data, rank: int, size: int) -> Epochs:
+    return Epochs(data.train, trainer.run.tokenizers(), trainer.configuration, rank, size)
 
 
 @pytest.mark.parametrize("size", [2, 3, 7])
 def test_a_step_has_the_same_sentences_whatever_the_number_of_processes(tmp_path, size):
     new_trainer = trainer(tmp_path, "training.batch_tokens=60")
-    found = read_data(configuration(tmp_path).data, None, 1)
+    data = read_data(configuration(tmp_path).data, None, 1)
     alone, ranks = (
-        epochs(new_trainer, found, 0, 1),
-        [epochs(new_trainer, found, r, size) for r in range(size)],
+        epochs(new_trainer, data, 0, 1),
+        [epochs(new_trainer, data, r, size) for r in range(size)],
     )
     idle = 0
     for epoch in range(2):
         counts = {each.batches(epoch) for each in (alone, *ranks)}
         assert len(counts) == 1
         for number in range(counts.pop()):
-            whole, parts = alone.part(epoch, number), [r.part(epoch, number) for r in ranks]
-            busy = [part for part in parts if not part.idle]
-            idle += len(parts) - len(busy)
+            batch, shares = alone.part(epoch, number), [r.part(epoch, number) for r in ranks]
+            busy = [part for part in shares if not part.idle]
+            idle += len(shares) - len(busy)
             rows = sorted(int(row) for part in busy for row in part.batch.rows)
-            assert rows == sorted(int(row) for row in whole.batch.rows)
+            assert rows == sorted(int(row) for row in batch.batch.rows)
             tokens = sum(part.batch.target_tokens for part in busy)
-            assert tokens == whole.batch.target_tokens == whole.target_tokens
-            assert {part.target_tokens for part in parts} == {tokens}
+            assert tokens == batch.batch.target_tokens == batch.target_tokens
+            assert {part.target_tokens for part in shares} == {tokens}
     assert (idle > 0) == (size == 7)  # a batch here has 4 to 6 sentences

@@ -36,8 +36,8 @@ def test_the_event_files_hold_the_metrics_once(tmp_path):
                 expected.setdefault(f"{kind}/{name}", []).append((line["step"], value))
     assert set(events.Tags()["scalars"]) == set(expected)
     for tag, points in expected.items():
-        found = [(event.step, event.value) for event in events.Scalars(tag)]
-        assert found == [(step, pytest.approx(value)) for step, value in points]
+        actual = [(event.step, event.value) for event in events.Scalars(tag)]
+        assert actual == [(step, pytest.approx(value)) for step, value in points]
 
 
 def test_what_to_install_is_told(monkeypatch):

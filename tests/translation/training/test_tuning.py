@@ -30,10 +30,10 @@ class Notes(Observer):
 
 def script(seconds: dict[Setting, list[float]]) -> Callable[[Setting], float]:
     """Trials that take given times; the very first, which compiles, takes long and does not count."""
-    given = {each: itertools.cycle(times) for each, times in seconds.items()}
-    first = next(iter(seconds))
-    given[first] = itertools.chain([99.0], given[first])
-    return lambda each: next(given[each])
+    inputs = {each: itertools.cycle(times) for each, times in seconds.items()}
+    simplest = next(iter(seconds))
+    inputs[simplest] = itertools.chain([99.0], inputs[simplest])
+    return lambda setting: next(inputs[setting])
 
 
 def test_the_simplest_comes_first_and_what_is_fixed_is_no_choice():
@@ -58,82 +58,82 @@ def test_the_simplest_comes_first_and_what_is_fixed_is_no_choice():
     ],
 )
 def test_another_is_chosen_only_if_it_is_clearly_quicker(ours, theirs, better):
-    chosen, _ = fastest([ONE, HALF], script({ONE: theirs, HALF: ours}))
-    assert chosen == (HALF if better else ONE)
+    quickest, _ = fastest([ONE, HALF], script({ONE: theirs, HALF: ours}))
+    assert quickest == (HALF if better else ONE)
 
 
 def test_noise_that_is_the_same_for_all_chooses_the_simplest():
     """A machine on which every second trial is four times slower, whatever is tried."""
     noise = itertools.cycle([1.0, 4.0, 1.0, 1.0, 4.0, 4.0, 1.0])
     choices = candidates("auto", 0, most_threads=2)
-    assert fastest(choices, lambda each: next(noise))[0] == ONE
+    assert fastest(choices, lambda setting: next(noise))[0] == ONE
 
 
 def test_trials_take_turns_and_hopeless_ones_end():
     order: list[Setting] = []
     seconds = {ONE: 1.0, TWO: 9.0, HALF: 1.5}
 
-    def trial(each: Setting) -> float:
-        order.append(each)
-        return seconds[each]
+    def trial(setting: Setting) -> float:
+        order.append(setting)
+        return seconds[setting]
 
-    _, taken = fastest([ONE, TWO, HALF], trial)
+    _, trials = fastest([ONE, TWO, HALF], trial)
     assert order == [ONE] + [ONE, TWO, HALF] + [ONE, HALF] * 4
-    assert taken == {ONE: [1.0] * 5, TWO: [9.0], HALF: [1.5] * 5}
+    assert trials == {ONE: [1.0] * 5, TWO: [9.0], HALF: [1.5] * 5}
 
 
 def test_threads_that_are_hopeless_in_one_arithmetic_are_not_tried_in_another():
     order: list[Setting] = []
 
-    def trial(each: Setting) -> float:
-        order.append(each)
-        return 9.0 if each.threads == 2 else 1.0
+    def trial(setting: Setting) -> float:
+        order.append(setting)
+        return 9.0 if setting.threads == 2 else 1.0
 
-    chosen, taken = fastest(candidates("auto", 0, most_threads=2), trial)
+    quickest, trials = fastest(candidates("auto", 0, most_threads=2), trial)
     assert [each for each in order if each.threads == 2] == [TWO]
-    assert chosen == ONE
-    assert Setting("medium", 2) not in taken
+    assert quickest == ONE
+    assert Setting("medium", 2) not in trials
 
 
 def test_an_arithmetic_that_is_hopeless_with_one_thread_is_tried_with_several():
     fast = Setting("bfloat16", 2)
     seconds = {ONE: 1.0, TWO: 0.9, HALF: 9.0, fast: 0.2}
-    assert fastest([ONE, TWO, HALF, fast], lambda each: seconds[each])[0] == fast
+    assert fastest([ONE, TWO, HALF, fast], lambda setting: seconds[setting])[0] == fast
 
 
 def test_the_simplest_is_measured_to_the_end_even_if_it_looks_hopeless():
-    chosen, _ = fastest([ONE, TWO], script({ONE: [9.0, 1.0, 1.0, 1.0, 1.0], TWO: [1.0]}))
-    assert chosen == ONE
+    quickest, _ = fastest([ONE, TWO], script({ONE: [9.0, 1.0, 1.0, 1.0, 1.0], TWO: [1.0]}))
+    assert quickest == ONE
 
 
 def test_a_step_is_timed_by_the_clock_with_its_threads_and_arithmetic(tmp_path, monkeypatch):
     new_trainer = trainer(tmp_path)
-    seen = []
+    trials = []
     ticks = iter([10.0, 12.5])
     words = new_trainer.model.logits
 
     def logits(hidden: torch.Tensor) -> torch.Tensor:
-        seen.append((torch.get_num_threads(), words(hidden).dtype))
+        trials.append((torch.get_num_threads(), words(hidden).dtype))
         return words(hidden)
 
     monkeypatch.setattr(new_trainer.model, "logits", logits)
     monkeypatch.setattr(tuning.time, "perf_counter", ticks.__next__)
-    before = torch.get_num_threads()
+    threads_before = torch.get_num_threads()
     try:
         largest = new_trainer.epochs.largest()
         assert tuning.trial(new_trainer._learner, largest, Setting("bfloat16", 2)) == 2.5
     finally:
-        torch.set_num_threads(before)
-    assert seen == [(2, torch.bfloat16)]
+        torch.set_num_threads(threads_before)
+    assert trials == [(2, torch.bfloat16)]
     assert all(parameter.grad is None for parameter in new_trainer.model.parameters())
 
 
 def test_a_training_that_stays_slow_is_told_once():
     watch = SlowWatch(Setting("bfloat16", 2), 900.0)
     speeds = [800, 200, 200, 400, 200, 200, 200, 200, 200, 200]
-    told = [watch.advice(10 * step, speed) for step, speed in enumerate(speeds, start=1)]
-    assert [text is not None for text in told] == [False] * 6 + [True] + [False] * 3
-    assert told[6] == (
+    message = [watch.advice(10 * step, speed) for step, speed in enumerate(speeds, start=1)]
+    assert [text is not None for text in message] == [False] * 6 + [True] + [False] * 3
+    assert message[6] == (
         "step 70: 200 tokens/s, but 900 were measured with bfloat16 with 2 threads: other programs may be using the "
         "processors; to change to float32 with 1 thread, stop with Ctrl-C and add to --resume: "
         "--set training.precision=float32 --set training.threads=1"
@@ -147,20 +147,20 @@ def test_a_training_that_stays_slow_is_told_once():
 AUTO = ("training.precision=auto",)
 
 
-def quickest_is(chosen: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+def quickest_is(quickest: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the machine measure one setting as four times as quick as all others."""
 
-    def trial(learner: Learner, part: Part, each: Setting) -> float:
-        return 0.25 if each == chosen else 1.0
+    def trial(learner: Learner, batch: Part, setting: Setting) -> float:
+        return 0.25 if setting == quickest else 1.0
 
     monkeypatch.setattr(tuning, "trial", trial)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
 
 
-def noted(made: Trainer) -> list[str]:
-    assert isinstance(made.observer, Notes)
-    return made.observer.said
+def noted(trainer: Trainer) -> list[str]:
+    assert isinstance(trainer.observer, Notes)
+    return trainer.observer.said
 
 
 def test_what_is_measured_and_chosen_is_said_kept_and_resumed(tmp_path, monkeypatch):
@@ -192,8 +192,8 @@ def test_precision_and_threads_may_change_on_resume_and_it_is_said(tmp_path, mon
         "from step 2 on float32 with 1 thread, before bfloat16 with 2 threads: "
         "the weights will have other bits than without this change"
     ]
-    kept = stop_at(resumed(tmp_path, *AUTO), 3).progress
-    assert (kept.precision, kept.threads, kept.measured) == ("float32", 1, 0.0)
+    progress = stop_at(resumed(tmp_path, *AUTO), 3).progress
+    assert (progress.precision, progress.threads, progress.measured) == ("float32", 1, 0.0)
 
 
 def test_fewer_threads_than_before_are_used_where_there_are_fewer(tmp_path, monkeypatch):
@@ -226,8 +226,8 @@ def test_measuring_changes_no_weight(tmp_path, monkeypatch):
     """The same setting, measured and given, makes the same weights: trials draw no random number of the training."""
     real = tuning.trial
 
-    def trial(learner: Learner, part: Part, each: Setting) -> float:
-        return real(learner, part, each) * 0 + (1.0 if each == ONE else 2.0)
+    def trial(learner: Learner, batch: Part, setting: Setting) -> float:
+        return real(learner, batch, setting) * 0 + (1.0 if setting == ONE else 2.0)
 
     monkeypatch.setattr(tuning, "trial", trial)
     measured = stop_at(trainer(tmp_path, *AUTO, run="measured"), 2)

@@ -68,10 +68,10 @@ TABLE += [
 def test_additive_scores_agree_with_the_exact_reference(case: Case) -> None:
     built = case.build()
     exact = answer("reference", built.arguments(torch.float64))
-    got = answer("cpu", built.arguments(case.dtype))
-    assert got["reading"].dtype == case.dtype
+    actual = answer("cpu", built.arguments(case.dtype))
+    assert actual["reading"].dtype == case.dtype
     for name in exact:
-        compare(name, got[name], exact[name], TOLERANCE[case.dtype] * case.slack)
+        compare(name, actual[name], exact[name], TOLERANCE[case.dtype] * case.slack)
 
 
 @pytest.mark.parametrize("threads", [2, 3, 7])

@@ -20,7 +20,7 @@ ADDITIVE = Additive(16, 16, 32)
 
 
 @pytest.mark.parametrize(
-    ("length", "how", "kernel"),
+    ("length", "options", "kernel"),
     [
         (4096, {"score": ADDITIVE}, "triton"),
         (4096, {"score": SoftCap(ADDITIVE, 2.0), "mask": WINDOW}, "triton"),
@@ -36,7 +36,7 @@ ADDITIVE = Additive(16, 16, 32)
         (4096, {"bias": Alibi(1)}, "blocked"),
     ],
 )
-def test_the_kernel_of_a_gpu(length: int, how: dict[str, Any], kernel: str | None) -> None:
+def test_the_kernel_of_a_gpu(length: int, options: dict[str, Any], kernel: str | None) -> None:
     query = torch.zeros(1, length, 16)
-    chosen = _on_gpu(ask(query, query, query, **how), query)
-    assert (chosen and chosen.name) == kernel
+    selection = _on_gpu(ask(query, query, query, **options), query)
+    assert (selection and selection.name) == kernel

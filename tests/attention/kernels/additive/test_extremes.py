@@ -19,8 +19,8 @@ def _ours(a: Tensor, c: Tensor, w: Tensor, v: Tensor) -> Tensor:
     return additive(a, c, w, v, *NOTHING, 0.0, 1.0)[0]
 
 
-def _all(function, given: tuple[Tensor, ...], dtype: torch.dtype) -> list[Tensor]:
-    leaves = [tensor.to(dtype).requires_grad_() for tensor in given]
+def _all(function, inputs: tuple[Tensor, ...], dtype: torch.dtype) -> list[Tensor]:
+    leaves = [tensor.to(dtype).requires_grad_() for tensor in inputs]
     reading = function(*leaves)
     slope = torch.linspace(-1, 1, reading.numel(), dtype=dtype).sin().view(reading.shape)
     return [reading.detach(), *torch.autograd.grad(reading, leaves, slope)]
@@ -31,7 +31,7 @@ def _signs(shape: tuple[int, ...], rate: float = 1.0) -> Tensor:
     return signs * (torch.rand(shape) < rate)
 
 
-def _given(kind: str) -> tuple[Tensor, ...]:
+def draw_inputs(kind: str) -> tuple[Tensor, ...]:
     torch.manual_seed(len(kind))
     a, c, w, v = torch.randn(17, 40), torch.randn(90, 40), torch.randn(40) / 6, torch.randn(90, 8)
     match kind:
@@ -65,9 +65,9 @@ NAMES = "plain,small,wide,wider,mixed,few,few keys,opposed,scaled,large weights,
 
 @pytest.mark.parametrize("kind", NAMES)
 def test_the_error_is_about_that_of_eager_torch(kind: str) -> None:
-    given = _given(kind)
-    exact = _all(_eager, given, torch.float64)
-    eager, ours = _all(_eager, given, torch.float32), _all(_ours, given, torch.float32)
+    inputs = draw_inputs(kind)
+    exact = _all(_eager, inputs, torch.float64)
+    eager, ours = _all(_eager, inputs, torch.float32), _all(_ours, inputs, torch.float32)
     for truth, theirs, mine in zip(exact, eager, ours, strict=True):
         assert mine.isfinite().all()
         size = truth.abs().max().clamp_min(1e-30)
@@ -77,15 +77,15 @@ def test_the_error_is_about_that_of_eager_torch(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", NAMES)
 def test_float64_is_exact(kind: str) -> None:
-    given = _given(kind)
-    exact, ours = _all(_eager, given, torch.float64), _all(_ours, given, torch.float64)
+    inputs = draw_inputs(kind)
+    exact, ours = _all(_eager, inputs, torch.float64), _all(_ours, inputs, torch.float64)
     for truth, mine in zip(exact, ours, strict=True):
         assert (mine - truth).abs().max() <= 1e-11 * truth.abs().max().clamp_min(1e-30)
 
 
 @pytest.mark.parametrize("spoilt", [float("nan"), float("inf")])
 def test_a_masked_key_may_hold_anything(spoilt: float) -> None:
-    a, c, w, v = _given("plain")
+    a, c, w, v = draw_inputs("plain")
     mask = torch.arange(90) < 50
     clean = additive(a, c, w, v, *(None,) * 5, mask[None], 0.0, 1.0)[0]
     dirty = c.clone()
@@ -95,6 +95,6 @@ def test_a_masked_key_may_hold_anything(spoilt: float) -> None:
 
 
 def test_a_nan_that_is_read_is_not_hidden() -> None:
-    a, c, w, v = _given("plain")
+    a, c, w, v = draw_inputs("plain")
     c[3, 5] = float("nan")
     assert _ours(a, c, w, v).isnan().all()

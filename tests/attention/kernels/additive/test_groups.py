@@ -22,19 +22,19 @@ def test_the_ratios_give_the_weights_back(kind: type, size: float) -> None:
     second = turns[:, 1::2]
     units = np.stack((turns[:, ::2] * second, second), -1).reshape(3, -1)
     assert (np.frexp(units)[0] == 0.5).all()
-    found = units.repeat(GROUP, -1) / ratios
-    assert np.allclose(found, weights, rtol=4 * np.finfo(kind).eps, atol=0)
+    products = units.repeat(GROUP, -1) / ratios
+    assert np.allclose(products, weights, rtol=4 * np.finfo(kind).eps, atol=0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("large", range(GROUP + 1))
-@pytest.mark.parametrize("first", [True, False])
-def test_no_partial_product_underflows(kind: type, large: int, first: bool) -> None:
+@pytest.mark.parametrize("first_factor", [True, False])
+def test_no_partial_product_underflows(kind: type, large: int, first_factor: bool) -> None:
     """`large` weights of 1 in a group beside none at all, in front or behind, in two groups."""
     weights = np.zeros((1, 4 * GROUP), kind)
     weights[0, -1] = 1
     for group in range(2):
-        start = group * GROUP if first else group * GROUP + GROUP - large
+        start = group * GROUP if first_factor else group * GROUP + GROUP - large
         weights[0, start : start + large] = 1
     ratios = arrange(weights)[0].reshape(2, 2 * GROUP)
     partial = np.cumsum(np.log2(np.abs(ratios).astype(np.float64)), -1)

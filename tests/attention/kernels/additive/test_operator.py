@@ -107,9 +107,9 @@ def test_compile_sees_one_graph() -> None:
 
     compiled = torch.compile(read, fullgraph=True, backend="aot_eager")
     with regard.kernel("cpu"):
-        (left,) = torch.autograd.grad(compiled(query, key.requires_grad_()).sin().sum(), key)
+        (gradient,) = torch.autograd.grad(compiled(query, key.requires_grad_()).sin().sum(), key)
         (right,) = torch.autograd.grad(read(query, key).sin().sum(), key)
-    assert torch.allclose(left, right, atol=1e-6)
+    assert torch.allclose(gradient, right, atol=1e-6)
 
 
 def test_there_is_no_second_gradient() -> None:
@@ -120,15 +120,15 @@ def test_there_is_no_second_gradient() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "reason"),
+    ("changes", "reason"),
     [
         ({"score": scores.Dot()}, "Dot is not an additive score"),
         ({"normaliser": normalisers.Sparsemax()}, "Sparsemax is not a softmax"),
         ({"dropout": 0.1}, "it has no dropout"),
     ],
 )
-def test_what_it_refuses(changed: dict[str, object], reason: str) -> None:
-    arguments = {"score": scores.Additive(4, 4, 8)} | changed
+def test_what_it_refuses(changes: dict[str, object], reason: str) -> None:
+    arguments = {"score": scores.Additive(4, 4, 8)} | changes
     with regard.kernel("cpu"), pytest.raises(KernelRefusedError, match=reason):
         regard.attend(torch.ones(3, 4), torch.ones(5, 4), torch.ones(5, 2), **arguments)
 
@@ -154,9 +154,9 @@ def test_dispatch_goes_by_size() -> None:
 
 
 def test_the_backward_operator_gives_shapes_without_running() -> None:
-    given = [t.detach() for t in _tensors(2, dtype=torch.float32)]
-    out, peaks, totals = additive(*given, *(None,) * 5, 0.0, 1.0)
-    arguments = (torch.ones_like(out), out, peaks, totals, *given, *(None,) * 5, 0.0, 1.0, True)
+    inputs = [t.detach() for t in _tensors(2, dtype=torch.float32)]
+    out, peaks, totals = additive(*inputs, *(None,) * 5, 0.0, 1.0)
+    arguments = (torch.ones_like(out), out, peaks, totals, *inputs, *(None,) * 5, 0.0, 1.0, True)
     torch.library.opcheck(
         additive_backward, arguments, test_utils=("test_schema", "test_faketensor")
     )

@@ -75,7 +75,7 @@ def test_exact_bounds_need_nothing_else(name: str) -> None:
     assert not is_written_out(EXACT[name], FRAME)
 
 
-def _drawn(length: int) -> tuple[Additive, list[Tensor]]:
+def _random_inputs(length: int) -> tuple[Additive, list[Tensor]]:
     torch.manual_seed(1)
     tensors = [torch.randn(1, length, 4).requires_grad_() for _ in range(3)]
     return Additive(4, 4, 8), tensors
@@ -87,7 +87,7 @@ def test_the_kernel_agrees_with_the_equations(
     name: str, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernels, "ROOM", room)
-    score, tensors = _drawn(LENGTH)
+    score, tensors = _random_inputs(LENGTH)
     bias = torch.randn(LENGTH, LENGTH).masked_fill(torch.rand(LENGTH, LENGTH) < 0.2, -torch.inf)
     leaves = [*tensors, *score.parameters(), bias.requires_grad_()]
     results = []
@@ -106,19 +106,19 @@ def test_a_bias_by_positions_is_called_for_some_queries_and_the_keys_that_they_r
     name: str, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernels, "ROOM", room)
-    score, tensors = _drawn(LENGTH)
+    score, tensors = _random_inputs(LENGTH)
     relative, pairs = RelativeBias(1, buckets=4), []
 
     def bias(query: Tensor, key: Tensor) -> Tensor:
         pairs.append(query.numel() * key.numel())
         return torch.where(query == key + 1, -torch.inf, relative.between(query, key))
 
-    others = {
+    partner_masks = {
         "none": None,
         "tensor": torch.rand(2, LENGTH, LENGTH) > 0.3,
         "function": lambda query, key: key != query + 1,
     }
-    mask = (EXACT | others)[name]
+    mask = (EXACT | partner_masks)[name]
     positions = torch.arange(LENGTH)
     leaves = [*tensors, *score.parameters(), relative.weight]
     results = []
@@ -133,7 +133,7 @@ def test_a_bias_by_positions_is_called_for_some_queries_and_the_keys_that_they_r
 
 
 def _peak(length: int, mask: Any) -> int:
-    score, tensors = _drawn(length)
+    score, tensors = _random_inputs(length)
     with Live() as live, regard.kernel("cpu"):
         regard.attend(*tensors, score=score, mask=mask).sum().backward()
     return live.peak
@@ -161,7 +161,7 @@ def test_a_mask_that_is_changed_before_its_gradients_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(kernels, "ROOM", 1)
-    score, tensors = _drawn(LENGTH)
+    score, tensors = _random_inputs(LENGTH)
     allowed = torch.ones(LENGTH, LENGTH, dtype=torch.bool)
     with regard.kernel("cpu"):
         reading = regard.attend(*tensors, score=score, mask=lambda q, k: allowed[q, k])

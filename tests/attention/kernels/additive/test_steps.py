@@ -15,13 +15,13 @@ BATCH, KEYS, WIDTH, HIDDEN = 3, 7, 5, 12
 
 
 @pytest.fixture(params=["powers", "tanh"], autouse=True)
-def _few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _work_limit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes below which tanh is taken: none, or all of these tests."""
-    few = 0 if request.param == "powers" else 1 << 30
-    monkeypatch.setattr("regard.attention.kernels.additive.steps.FEW", {True: few, False: few})
+    limit = 0 if request.param == "powers" else 1 << 30
+    monkeypatch.setattr("regard.attention.kernels.additive.steps.FEW", {True: limit, False: limit})
 
 
-def _drawn(dtype: torch.dtype = torch.float64) -> tuple[Additive, Tensor, Tensor, Tensor]:
+def _random_inputs(dtype: torch.dtype = torch.float64) -> tuple[Additive, Tensor, Tensor, Tensor]:
     torch.manual_seed(4)
     score = Additive(WIDTH, 4, HIDDEN, bias=True).to(dtype)
     query, key = torch.randn(BATCH, 1, WIDTH, dtype=dtype), torch.randn(BATCH, KEYS, 4, dtype=dtype)
@@ -38,7 +38,7 @@ def _steps(score: Additive, query: Tensor, key: Tensor, readable: Tensor | None)
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("scale", [0.1, 1.0, 100.0, 1e4])
 def test_the_reading_and_its_gradients_are_those_of_attend(scale: float, masked: bool) -> None:
-    score, query, key, readable = _drawn()
+    score, query, key, readable = _random_inputs()
     mask = readable if masked else None
     leaves = [query, key, *score.parameters()]
     readings, gradients = [], []
@@ -54,11 +54,11 @@ def test_the_reading_and_its_gradients_are_those_of_attend(scale: float, masked:
 
 
 @pytest.mark.parametrize("shift", [-REACH, REACH])
-@pytest.mark.parametrize("asked", [-1e4, -60.0, -21.0, 21.0, 43.5, 60.0, 1e4])
-def test_it_is_exact_to_the_end_of_its_reach(shift: float, asked: float) -> None:
+@pytest.mark.parametrize("query_shift", [-1e4, -60.0, -21.0, 21.0, 43.5, 60.0, 1e4])
+def test_it_is_exact_to_the_end_of_its_reach(shift: float, query_shift: float) -> None:
     c = torch.linspace(-0.5, 0.5, KEYS * HIDDEN).reshape(1, KEYS, HIDDEN) * shift * 0.01
     c = (c + shift * 0.99).requires_grad_()
-    a = (torch.full((1, 1, HIDDEN), asked) + torch.linspace(-1, 1, HIDDEN)).requires_grad_()
+    a = (torch.full((1, 1, HIDDEN), query_shift) + torch.linspace(-1, 1, HIDDEN)).requires_grad_()
     score = Additive(HIDDEN, HIDDEN, HIDDEN)
     with torch.no_grad():
         score.query_weight.copy_(torch.eye(HIDDEN))
@@ -76,13 +76,13 @@ def test_it_is_exact_to_the_end_of_its_reach(shift: float, asked: float) -> None
 
 
 def test_what_it_does_not_serve_stays_as_it_is() -> None:
-    score, _, key, readable = _drawn()
+    score, _, key, readable = _random_inputs()
     prepared = prepare(score, key)
     far, spoilt = prepared[1] + REACH + 5, prepared[1].clone()
     spoilt[0, 6, 0] = torch.nan
     nothing = readable.clone()
     nothing[1] = False
-    for how in (
+    for options in (
         (*prepared, Sparsemax(), readable),
         (*prepared, Softmax(0.5), readable),
         (*prepared, Softmax(), nothing),
@@ -91,11 +91,11 @@ def test_what_it_does_not_serve_stays_as_it_is() -> None:
         (prepared[0], prepared[1].half(), Softmax(), readable),
         (*prepare(Cosine(), key), Softmax(), readable),
     ):
-        assert prepare_steps(*how) == how[:2]
+        assert prepare_steps(*options) == options[:2]
 
 
 def test_several_queries_are_read_by_attend_and_looks() -> None:
-    score, query, key, readable = _drawn()
+    score, query, key, readable = _random_inputs()
     steps, powers = prepare_steps(*prepare(score, key), Softmax(), readable)
     queries = torch.cat([query, -query], 1)
     torch.testing.assert_close(
@@ -109,9 +109,9 @@ def test_several_queries_are_read_by_attend_and_looks() -> None:
 
 
 def test_e_to_the_2c_is_kept_where_it_is_the_faster_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = {True: BATCH * KEYS * HIDDEN, False: BATCH * KEYS * HIDDEN - 1}
-    monkeypatch.setattr("regard.attention.kernels.additive.steps.FEW", few)
-    score, _, key, readable = _drawn()
+    sizes = {True: BATCH * KEYS * HIDDEN, False: BATCH * KEYS * HIDDEN - 1}
+    monkeypatch.setattr("regard.attention.kernels.additive.steps.FEW", sizes)
+    score, _, key, readable = _random_inputs()
     plain, features = prepare(score, key)
     assert prepare_steps(plain, features, Softmax(), readable)[1] is features
     with torch.no_grad():
@@ -120,7 +120,7 @@ def test_e_to_the_2c_is_kept_where_it_is_the_faster_way(monkeypatch: pytest.Monk
 
 
 def test_many_rows_are_read_a_strip_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    score, query, key, readable = _drawn()
+    score, query, key, readable = _random_inputs()
     with torch.no_grad():
         whole_steps = _steps(score, query, key, readable)
         monkeypatch.setattr("regard.attention.kernels.additive.steps.ROOM", 1)

@@ -27,7 +27,7 @@ def additive() -> scores.Additive:
     return scores.Additive(4, 3, 5, bias=True)
 
 
-def some(*shape: int) -> Tensor:
+def random_tensor(*shape: int) -> Tensor:
     mask = torch.rand(shape, generator=torch.Generator().manual_seed(1)) > 0.4
     mask[..., 1, :] = False  # a row with nothing to read
     return mask
@@ -45,13 +45,13 @@ def case(name: str, **changed: Any) -> Case:
 ACROSS = {"query": (19, 4), "key": (21, 3), "d_value": 3}  # two blocks of 16 each way
 
 
-def between(least: float) -> Any:
+def between(minimum: float) -> Any:
     """Weights of the projections by which some features are beyond what two channels may share."""
 
     def build() -> scores.Additive:
         score = additive()
         with torch.no_grad():
-            score.query_weight[0] = least
+            score.query_weight[0] = minimum
         return score
 
     return build
@@ -61,7 +61,7 @@ TRIANGLE = masks.causal(align="end")
 CASES = [
     case("plain"),
     case("half", dtype=HALF),
-    case("bfloat16", dtype=BRAIN, mask=some(5, 7)),
+    case("bfloat16", dtype=BRAIN, mask=random_tensor(5, 7)),
     case("strided", strided=True),
     case("broadcast", query=(2, 1, 5, 4), key=(2, 7, 3), value_batch=(1,)),
     case("heads", score=lambda: scores.Additive(4, 3, 5, heads=2)),
@@ -71,16 +71,16 @@ CASES = [
     case("past a block", **ACROSS),
     case("causal past a block", mask=TRIANGLE, **ACROSS),
     case("band past a block", mask=masks.band(2, 1), **ACROSS),
-    case("booleans past a block", mask=some(19, 21), **ACROSS),
+    case("booleans past a block", mask=random_tensor(19, 21), **ACROSS),
     case("wide value", d_value=40),
     case("padding", mask=masks.padding([0, 4]) & TRIANGLE),
     case("documents", mask=masks.documents(torch.arange(5) // 2, torch.arange(7) // 3)),
-    case("booleans of each entry", mask=some(2, 5, 7)),
+    case("booleans of each entry", mask=random_tensor(2, 5, 7)),
     case("booleans of keys", mask=torch.tensor([1, 0, 1, 1, 0, 1, 1]).bool()),
     case("a function of positions", mask=lambda row, column: (row + column) % 3 > 0),
     case("temperature", normaliser=normalisers.Softmax(0.5)),
     case("packed", mask=masks.packed([2, 0, 3], [3, 1, 3])),
-    case("capped", score=lambda: scores.SoftCap(additive(), 0.4), mask=some(5, 7)),
+    case("capped", score=lambda: scores.SoftCap(additive(), 0.4), mask=random_tensor(5, 7)),
     case("bias", bias=lambda: torch.randn(2, 5, 7)),
     case("bias shared", bias=lambda: cut(5, 7), mask=TRIANGLE),
     case("bias of keys past a block", bias=lambda: torch.randn(2, 1, 21), **ACROSS),
@@ -117,11 +117,11 @@ def test_it_agrees_with_the_exact_reference(case: Case) -> None:
     built = case.build()
     exact = answer("reference", built.arguments(torch.float64))
     with torch.device(DEVICE):
-        got = answer("triton", moved(built.arguments(case.dtype)))
-    assert got["reading"].dtype == case.dtype
+        actual = answer("triton", moved(built.arguments(case.dtype)))
+    assert actual["reading"].dtype == case.dtype
     for name in exact:
-        found = None if got[name] is None else got[name].cpu()
-        compare(name, found, exact[name], TOLERANCE[case.dtype] * case.slack)
+        result = None if actual[name] is None else actual[name].cpu()
+        compare(name, result, exact[name], TOLERANCE[case.dtype] * case.slack)
 
 
 def moved(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -139,8 +139,8 @@ def moved(arguments: dict[str, Any]) -> dict[str, Any]:
 def draw(dtype: torch.dtype = SINGLE) -> dict[str, Any]:
     torch.manual_seed(0)
     shapes = {"query": (5, 4), "key": (7, 3), "value": (7, 2)}
-    drawn = {name: torch.randn(shape, dtype=dtype) for name, shape in shapes.items()}
-    return moved({**drawn, "score": additive().to(dtype)})
+    tensors = {name: torch.randn(shape, dtype=dtype) for name, shape in shapes.items()}
+    return moved({**tensors, "score": additive().to(dtype)})
 
 
 @needs_triton
@@ -159,22 +159,22 @@ def test_what_may_not_be_read_may_hold_anything(garbage: float) -> None:
         arguments[name] = spoilt.requires_grad_()
     with torch.no_grad():
         arguments["query"][2] = garbage
-    for name, got in answer("triton", arguments).items():
-        compare(name, got, clean[name], 1e-6)
+    for name, actual in answer("triton", arguments).items():
+        compare(name, actual, clean[name], 1e-6)
 
 
 @needs_triton
 def test_two_runs_are_the_same_to_the_bit() -> None:
     arguments = draw()
-    first, second = answer("triton", arguments), answer("triton", arguments)
-    for name, gradient in first.items():
+    first_answer, second = answer("triton", arguments), answer("triton", arguments)
+    for name, gradient in first_answer.items():
         assert gradient is not None
         assert torch.equal(gradient, second[name]), name
 
 
 @needs_triton
 @pytest.mark.parametrize(
-    ("changed", "reason"),
+    ("changes", "reason"),
     [
         ({"score": scores.Dot()}, "under a mask of regard.masks alone"),
         ({"normaliser": normalisers.Sparsemax()}, "Sparsemax is not a softmax"),
@@ -183,9 +183,9 @@ def test_two_runs_are_the_same_to_the_bit() -> None:
     ],
     ids=["score", "normaliser", "dropout", "size"],
 )
-def test_what_it_cannot_serve_is_refused(changed: dict[str, Any], reason: str) -> None:
+def test_what_it_cannot_serve_is_refused(changes: dict[str, Any], reason: str) -> None:
     with regard.kernel("triton"), pytest.raises(KernelRefusedError, match=reason):
-        regard.attend(**moved({**draw(), **changed}))
+        regard.attend(**moved({**draw(), **changes}))
 
 
 def test_double_precision_is_refused() -> None:

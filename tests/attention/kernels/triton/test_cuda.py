@@ -29,15 +29,15 @@ LOWEST = ("lowest bias", "lowest bias, cold")
 
 def moved(arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments on the GPU, tensors as leaves again; masks and their tensors go there by themselves."""
-    there = dict(arguments)
+    moved_arguments = dict(arguments)
     for name, argument in arguments.items():
         if isinstance(argument, Tensor):
-            there[name] = argument.detach().cuda().requires_grad_(argument.requires_grad)
+            moved_arguments[name] = argument.detach().cuda().requires_grad_(argument.requires_grad)
         elif isinstance(argument, nn.Module):
-            there[name] = argument.cuda()
+            moved_arguments[name] = argument.cuda()
         elif isinstance(argument, masks.Mask):
-            there[name] = moved_mask(argument)
-    return there
+            moved_arguments[name] = moved_mask(argument)
+    return moved_arguments
 
 
 def moved_mask(mask: masks.Mask) -> masks.Mask:
@@ -60,14 +60,14 @@ def test_every_kernel_agrees_with_the_exact_reference(
     if kernel == "chosen":
         kernel = regard.explain(**arguments).kernel
     try:
-        got = answer(kernel, arguments)
+        actual = answer(kernel, arguments)
     except KernelRefusedError as refusal:
         pytest.skip(str(refusal))
     if kernel == "sdpa" and case.name in LOWEST:
         exact = {"reading": exact["reading"]}
     for name in exact:
-        found = None if got[name] is None else got[name].cpu()
-        compare(name, found, exact[name], TOLERANCE[case.dtype] * case.slack)
+        result = None if actual[name] is None else actual[name].cpu()
+        compare(name, result, exact[name], TOLERANCE[case.dtype] * case.slack)
 
 
 def draw(
@@ -107,8 +107,8 @@ def test_masks_of_long_sequences(name: str, dtype: torch.dtype) -> None:
         reading = regard.attend(*sides, mask=mask)
     compare("reading", reading, exact, TOLERANCE[dtype])
     expected = torch.autograd.grad(exact.sin().sum(), doubles)
-    got = torch.autograd.grad(reading.sin().sum(), sides)
-    for gradient, exact_gradient in zip(got, expected, strict=True):
+    actual = torch.autograd.grad(reading.sin().sum(), sides)
+    for gradient, exact_gradient in zip(actual, expected, strict=True):
         compare("gradient", gradient, exact_gradient, 3 * TOLERANCE[dtype])
 
 
@@ -130,8 +130,8 @@ def test_additive_scores(lengths: tuple[int, int], hidden: int) -> None:
         reading = regard.attend(*sides, score=score, mask=mask)
     compare("reading", reading, exact, 3e-6)
     expected = torch.autograd.grad(exact.sin().sum(), [*doubles, *exact_score.parameters()])
-    got = torch.autograd.grad(reading.sin().sum(), [*sides, *score.parameters()])
-    for gradient, exact_gradient in zip(got, expected, strict=True):
+    actual = torch.autograd.grad(reading.sin().sum(), [*sides, *score.parameters()])
+    for gradient, exact_gradient in zip(actual, expected, strict=True):
         compare("gradient", gradient, exact_gradient, 6e-6)
 
 
@@ -141,9 +141,9 @@ def peak(length: int, mask: Any, **how: Any) -> int:
     rule = mask(length)
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
+    bytes_before = torch.cuda.memory_allocated()
     torch.autograd.grad(regard.attend(*sides, mask=rule, **how).sum(), sides)
-    return torch.cuda.max_memory_allocated() - before
+    return torch.cuda.max_memory_allocated() - bytes_before
 
 
 @pytest.mark.parametrize("name", MASKS)
@@ -172,37 +172,37 @@ def test_the_choice_and_its_reason() -> None:
 
 def test_two_runs_are_the_same_to_the_bit() -> None:
     score, sides = scores.Additive(64, 64, 64).cuda(), draw(500)
-    for how in ({"score": score}, {"mask": masks.band(100, 0)}):
+    for options in ({"score": score}, {"mask": masks.band(100, 0)}):
         with regard.kernel("triton"):
-            first, second = (
-                torch.autograd.grad(regard.attend(*sides, **how).sin().sum(), sides)
+            first_answers, second = (
+                torch.autograd.grad(regard.attend(*sides, **options).sin().sum(), sides)
                 for _ in range(2)
             )
-        for one, other in zip(first, second, strict=True):
-            assert torch.equal(one, other)
+        for a, b in zip(first_answers, second, strict=True):
+            assert torch.equal(a, b)
 
 
 @pytest.mark.parametrize("name", ["window", "causal & padding", "additive"])
 def test_a_graph_of_calls_can_be_captured(name: str) -> None:
     sides = [side.detach() for side in draw(1024)]
-    how: dict[str, Any] = {"mask": CAUSAL & masks.padding(torch.tensor([1000], device="cuda"))}
+    options: dict[str, Any] = {"mask": CAUSAL & masks.padding(torch.tensor([1000], device="cuda"))}
     if name == "window":
-        how = {"mask": masks.band(128, 0)}
+        options = {"mask": masks.band(128, 0)}
     if name == "additive":
-        how["score"] = scores.Additive(64, 64, 32).cuda().requires_grad_(False)
+        options["score"] = scores.Additive(64, 64, 32).cuda().requires_grad_(False)
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream), regard.kernel("triton"):
-        regard.attend(*sides, **how)
+        regard.attend(*sides, **options)
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with regard.kernel("triton"), torch.cuda.graph(graph):
-        reading = regard.attend(*sides, **how)
+        reading = regard.attend(*sides, **options)
     for side in sides:
         side.normal_()
     graph.replay()
     with regard.kernel("triton"):
-        assert torch.equal(reading, regard.attend(*sides, **how))
+        assert torch.equal(reading, regard.attend(*sides, **options))
 
 
 @pytest.mark.parametrize("kind", ["additive", "dots"])
@@ -214,7 +214,7 @@ def test_more_than_2_31_numbers(kind: str) -> None:
     query = torch.zeros(entries, length, width, dtype=torch.bfloat16, device="cuda")
     query[-2:].normal_()
     assert query.numel() > 1 << 31
-    how: dict[str, Any] = {"mask": masks.band(64, 0)}
+    options: dict[str, Any] = {"mask": masks.band(64, 0)}
     with regard.kernel("triton"), torch.no_grad():
         if kind == "additive":
             key = torch.randn(1, 32, 8, device="cuda", dtype=torch.bfloat16)
@@ -223,8 +223,8 @@ def test_more_than_2_31_numbers(kind: str) -> None:
             reading = regard.attend(short, key, key, score=score)
             alone = regard.attend(short[-2:], key, key, score=score)
         else:
-            reading = regard.attend(query, query[-1:], query[-1:], **how)
-            alone = regard.attend(query[-2:], query[-1:], query[-1:], **how)
+            reading = regard.attend(query, query[-1:], query[-1:], **options)
+            alone = regard.attend(query[-2:], query[-1:], query[-1:], **options)
     assert torch.allclose(reading[-2:].float(), alone.float(), atol=1e-2)
 
 
@@ -235,8 +235,8 @@ def test_a_multi_head_module_and_its_watch() -> None:
     mask = CAUSAL & masks.padding([50, 20])
     expected = module["attention"](x, mask=mask)
     module.cuda()
-    with torch.no_grad(), regard.watch(module) as seen:
-        got = module["attention"](x.cuda(), mask=mask)
-    compare("output", got.cpu(), expected, 1e-4)
-    weights = seen["attention"].weights().cpu()
+    with torch.no_grad(), regard.watch(module) as attentions:
+        actual = module["attention"](x.cuda(), mask=mask)
+    compare("output", actual.cpu(), expected, 1e-4)
+    weights = attentions["attention"].weights().cpu()
     assert torch.allclose(weights.sum(-1), torch.ones(2, 4, 50), atol=1e-4)

@@ -53,15 +53,15 @@ CASES = [
 def test_it_agrees_with_the_exact_reference(case: Case) -> None:
     built = case.build()
     exact = answer("reference", built.arguments(torch.float64))
-    got = answer("triton", moved(built.arguments(case.dtype)))
-    assert got["reading"].dtype == case.dtype
+    actual = answer("triton", moved(built.arguments(case.dtype)))
+    assert actual["reading"].dtype == case.dtype
     for name in exact:
-        found = None if got[name] is None else got[name].cpu()
-        compare(name, found, exact[name], TOLERANCE[case.dtype] * case.slack)
+        result = None if actual[name] is None else actual[name].cpu()
+        compare(name, result, exact[name], TOLERANCE[case.dtype] * case.slack)
 
 
 @pytest.mark.parametrize(
-    ("changed", "reason"),
+    ("changes", "reason"),
     [
         ({"mask": None}, "under a mask of regard.masks alone"),
         ({"mask": torch.ones(70, 90, dtype=torch.bool)}, "under a mask of regard.masks alone"),
@@ -72,10 +72,10 @@ def test_it_agrees_with_the_exact_reference(case: Case) -> None:
         ({"value": torch.zeros(2, 3, 90, 129)}, "wider than 128"),
     ],
 )
-def test_what_it_cannot_serve_is_refused(changed: dict[str, Any], reason: str) -> None:
+def test_what_it_cannot_serve_is_refused(changes: dict[str, Any], reason: str) -> None:
     arguments = case("plain", END).build().arguments(torch.float32)
     with regard.kernel("triton"), pytest.raises(KernelRefusedError, match=reason):
-        regard.attend(**moved({**arguments, **changed}))
+        regard.attend(**moved({**arguments, **changes}))
 
 
 def test_second_gradients_are_refused() -> None:

@@ -30,25 +30,25 @@ class Oracle:
         return self.weights[f"{name}.weight"] @ x + (0 if bias is None else bias)
 
     def cell(self, name: str, x: Tensor, state: State, feed: Tensor | None = None) -> State:
-        given, back = (
+        inputs, back = (
             self.linear(f"{name}.input_projection", x),
             self.linear(f"{name}.state_projection", state[0]),
         )
         if feed is not None:
-            given = given + self.linear(f"{name}.feed_projection", feed)
+            inputs = inputs + self.linear(f"{name}.feed_projection", feed)
         n = len(state[0])
         if self.settings.cell == "gru":
-            r = torch.sigmoid(given[:n] + back[:n])
-            z = torch.sigmoid(given[n : 2 * n] + back[n : 2 * n])
-            candidate = torch.tanh(given[2 * n :] + r * back[2 * n :])
+            r = torch.sigmoid(inputs[:n] + back[:n])
+            z = torch.sigmoid(inputs[n : 2 * n] + back[n : 2 * n])
+            candidate = torch.tanh(inputs[2 * n :] + r * back[2 * n :])
             return ((1 - z) * candidate + z * state[0],)
-        i, f, g, o = (given + back).view(4, n)
+        i, f, g, o = (inputs + back).view(4, n)
         memory = torch.sigmoid(f) * state[1] + torch.sigmoid(i) * torch.tanh(g)
         return torch.sigmoid(o) * torch.tanh(memory), memory
 
     def nothing(self, width: int) -> State:
-        parts = 1 if self.settings.cell == "gru" else 2
-        return tuple(torch.zeros(width, dtype=torch.float64) for _ in range(parts))
+        state_parts = 1 if self.settings.cell == "gru" else 2
+        return tuple(torch.zeros(width, dtype=torch.float64) for _ in range(state_parts))
 
     def encode(self, words: list[int]) -> tuple[Tensor, list[State]]:
         inputs = [self.weights["source_embedding.weight"][word] for word in words]
@@ -56,16 +56,16 @@ class Oracle:
             inputs = [self.place(at, len(x)) + x for at, x in enumerate(inputs)]
         ends = []
         for layer in range(self.settings.encoder_layers):
-            ways, last = [], []
+            ways, final = [], []
             for way in ("forwards", "backwards") if self.settings.bidirectional else ("forwards",):
                 state, states = self.nothing(self.settings.encoder_width), []
                 for x in inputs if way == "forwards" else inputs[::-1]:
                     state = self.cell(f"encoder.{way}.{layer}", x, state)
                     states.append(state[0])
                 ways.append(states if way == "forwards" else states[::-1])
-                last.append(state)
+                final.append(state)
             inputs = [torch.cat(parts) for parts in zip(*ways, strict=True)]
-            ends.append(tuple(torch.cat(parts) for parts in zip(*last, strict=True)))
+            ends.append(tuple(torch.cat(parts) for parts in zip(*final, strict=True)))
         return torch.stack(inputs), ends
 
     def place(self, at: int, width: int) -> Tensor:
@@ -73,7 +73,7 @@ class Oracle:
         both = [(math.sin(angle), math.cos(angle)) for angle in angles]
         return torch.tensor(both, dtype=torch.float64).flatten()
 
-    def first(self, ends: list[State]) -> list[State]:
+    def initial(self, ends: list[State]) -> list[State]:
         layers = range(self.settings.decoder_layers)
         if self.settings.bridge == "copy":
             return ends
@@ -87,7 +87,7 @@ class Oracle:
         return [(torch.tanh(state), *memory) for state, *memory in projected]
 
     def score(self, prefix: str, query: Tensor, key: Tensor, head: int | None = None) -> Tensor:
-        def own(name: str) -> Tensor:
+        def parameter(name: str) -> Tensor:
             weight = self.weights[f"{prefix}.{name}"]
             return weight if head is None else weight[head]
 
@@ -99,10 +99,12 @@ class Oracle:
             case "cosine":
                 return query @ key / (query.norm() * key.norm())
             case "general":
-                return query @ own("weight") @ key
+                return query @ parameter("weight") @ key
             case "additive" | "concat":
-                both = torch.cat([own("query_weight"), own("key_weight")], dim=1)
-                return own("weight") @ torch.tanh(both @ torch.cat([query, key]))
+                joint_tensor = torch.cat(
+                    [parameter("query_weight"), parameter("key_weight")], dim=1
+                )
+                return parameter("weight") @ torch.tanh(joint_tensor @ torch.cat([query, key]))
 
     def normalised(self, scores: Tensor) -> Tensor:
         if self.settings.normaliser == "softmax":
@@ -121,14 +123,14 @@ class Oracle:
             weights = self.normalised(torch.stack(scores))
             return weights @ states, weights[None]
         prefix, heads = "decoder.attention.heads", self.settings.heads
-        asked = self.linear(f"{prefix}.query_projection", query).view(heads, -1)
+        projected = self.linear(f"{prefix}.query_projection", query).view(heads, -1)
         keys, values = (
             torch.stack([self.linear(f"{prefix}.{name}_projection", s) for s in states])
             for name in ("key", "value")
         )
         keys, values = keys.view(len(states), heads, -1), values.view(len(states), heads, -1)
         rows = [
-            torch.stack([self.score(f"{prefix}.score", asked[h], key[h], h) for key in keys])
+            torch.stack([self.score(f"{prefix}.score", projected[h], key[h], h) for key in keys])
             for h in range(heads)
         ]
         weights = torch.stack([self.normalised(row) for row in rows])
@@ -138,7 +140,7 @@ class Oracle:
     def translate(self, source: list[int], target: list[int]) -> tuple[Tensor, Tensor | None]:
         """Logits (target, vocabulary), and weights (heads, target, source)."""
         states, ends = self.encode(source)
-        layers, fed = self.first(ends), torch.zeros(self.settings.decoder_width).double()
+        layers, fed = self.initial(ends), torch.zeros(self.settings.decoder_width).double()
         logits, looks = [], []
         for word in target:
             y = self.weights["target_embedding.weight"][word]

@@ -21,10 +21,12 @@ def test_model_keeps_the_equations(kind: str) -> None:
         if weights is None:
             assert looks == {}
             continue
-        seen = looks["decoder.0.cross"].weights()
-        assert seen.shape == (3, model.settings.heads, 3, 4)
-        torch.testing.assert_close(seen[row, :, :, :length], weights, rtol=1e-9, atol=1e-11)
-        assert (seen[row, :, :, length:] == 0).all()
+        recorded_weights = looks["decoder.0.cross"].weights()
+        assert recorded_weights.shape == (3, model.settings.heads, 3, 4)
+        torch.testing.assert_close(
+            recorded_weights[row, :, :, :length], weights, rtol=1e-9, atol=1e-11
+        )
+        assert (recorded_weights[row, :, :, length:] == 0).all()
 
 
 def test_the_oracle_tells_models_apart() -> None:
@@ -46,9 +48,9 @@ def test_encoder_is_torchs_own_on_packed_sentences(
     ).double()
     with torch.no_grad():
         for way, suffix in (("forwards", ""), ("backwards", "_reverse")):
-            for layer, own in enumerate(getattr(encoder, way) or []):
+            for layer, item in enumerate(getattr(encoder, way) or []):
                 for name, theirs in (("input_projection", "ih"), ("state_projection", "hh")):
-                    projection = getattr(own, name)
+                    projection = getattr(item, name)
                     getattr(twin, f"weight_{theirs}_l{layer}{suffix}").copy_(projection.weight)
                     getattr(twin, f"bias_{theirs}_l{layer}{suffix}").copy_(projection.bias)
     packed = torch.nn.utils.rnn.pack_padded_sequence(

@@ -48,10 +48,10 @@ def test_scheduled_sampling_reads_the_models_own_words_in_training_alone() -> No
         model.output.bias[7] = 1000.0  # the model has one word left to say
         plain.output.bias[7] = 1000.0
     model.train()
-    own = torch.full_like(TARGET, 7)
-    own[:, 0] = TARGET[:, 0]
+    targets = torch.full_like(TARGET, 7)
+    targets[:, 0] = TARGET[:, 0]
     torch.testing.assert_close(
-        model.hidden(SOURCE, LENGTHS, TARGET), plain.hidden(SOURCE, LENGTHS, own)
+        model.hidden(SOURCE, LENGTHS, TARGET), plain.hidden(SOURCE, LENGTHS, targets)
     )
 
 
@@ -59,13 +59,15 @@ def test_scheduled_sampling_leaves_padding_alone_and_trains() -> None:
     model = small(scheduled_sampling=1.0).train()
     target = torch.tensor([[2, 5, 0], [2, 0, 0], [2, 9, 4]])
     torch.manual_seed(1)
-    drawn = model._draw(model.hidden(SOURCE, LENGTHS, target)[:, 1], target[:, 2])
-    assert drawn[:2].tolist() == [0, 0]
+    token_draws = model._draw(model.hidden(SOURCE, LENGTHS, target)[:, 1], target[:, 2])
+    assert token_draws[:2].tolist() == [0, 0]
     model(SOURCE, LENGTHS, target).sum().backward()
     assert model.decoder.cells[0].state_projection.weight.grad.abs().sum() > 0
 
 
 def test_a_fixed_vector_carries_the_source() -> None:
     model = small(attention="none")
-    other = SOURCE.flip(0)
-    assert not torch.allclose(model(SOURCE, LENGTHS, TARGET), model(other, LENGTHS.flip(0), TARGET))
+    flipped = SOURCE.flip(0)
+    assert not torch.allclose(
+        model(SOURCE, LENGTHS, TARGET), model(flipped, LENGTHS.flip(0), TARGET)
+    )

@@ -35,10 +35,10 @@ def test_padding_changes_nothing(kind: str) -> None:
 def test_select_reorders_sentences_and_hypotheses(kind: str) -> None:
     model = small(**KINDS[kind])
     rows = torch.tensor([2, 0, 0])
-    _, before = model.step(TARGET[:, 0], model.begin(SOURCE, LENGTHS))
+    _, logits_before = model.step(TARGET[:, 0], model.begin(SOURCE, LENGTHS))
     early, _ = model.step(TARGET[rows, 0], model.begin(SOURCE, LENGTHS).select(rows))
     torch.testing.assert_close(early, model(SOURCE, LENGTHS, TARGET)[rows, 0])
-    late, _ = model.step(TARGET[rows, 1], before.select(rows))
+    late, _ = model.step(TARGET[rows, 1], logits_before.select(rows))
     torch.testing.assert_close(late, model(SOURCE, LENGTHS, TARGET)[rows, 1])
 
 
@@ -82,8 +82,8 @@ def test_gradient_of_a_step_is_the_limit_of_differences() -> None:
     names, weights = zip(*model.named_parameters(), strict=True)
 
     def loss(*changed: torch.Tensor) -> torch.Tensor:
-        given = dict(zip(names, changed, strict=True))
-        out = torch.func.functional_call(model, given, (SOURCE, LENGTHS, TARGET))
+        inputs = dict(zip(names, changed, strict=True))
+        out = torch.func.functional_call(model, inputs, (SOURCE, LENGTHS, TARGET))
         return out.logsumexp(-1).sum()
 
     inputs = tuple(weight.detach().requires_grad_() for weight in weights)

@@ -58,8 +58,8 @@ def test_gradients_are_those_of_attend(kind: str, monkeypatch: pytest.MonkeyPatc
 
 def test_a_watch_sees_the_steps_and_a_change_changes_them() -> None:
     model = small()
-    with torch.no_grad(), regard.watch(model) as seen:
+    with torch.no_grad(), regard.watch(model) as attentions:
         model_before = model(SOURCE, LENGTHS, TARGET)
-    assert "decoder.attention" in seen
+    assert "decoder.attention" in attentions
     with torch.no_grad(), regard.change(model, {"decoder.attention": lambda weights: weights * 0}):
         assert not torch.allclose(model(SOURCE, LENGTHS, TARGET), model_before)

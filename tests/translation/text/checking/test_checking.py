@@ -25,7 +25,7 @@ def table(folder: Path, *lines: str | bytes, name: str = "a.tsv") -> Tsv:
     return Tsv(folder / name)
 
 
-def said(report: Report) -> dict[str, list[str]]:
+def findings_of(report: Report) -> dict[str, list[str]]:
     """Each finding's places, by its level and kind; files by their names alone."""
     return {
         f"{finding.level}: {finding.what}": [place.rpartition("/")[2] for place in finding.where]
@@ -35,7 +35,7 @@ def said(report: Report) -> dict[str, list[str]]:
 
 def test_a_good_corpus_has_counts_and_no_findings(tmp_path: Path):
     report = check([table(tmp_path, *PLAIN)])
-    assert said(report) == {}
+    assert findings_of(report) == {}
     (split,) = report.as_object()["splits"]
     assert (split["lines"], split["pairs"], split["empty"]) == (30, 30, 0)
     assert split["lengths"]["source"]["words"]["total"] == 60
@@ -60,29 +60,29 @@ def test_a_good_corpus_has_counts_and_no_findings(tmp_path: Path):
     ],
 )
 def test_bytes_and_characters_are_found_where_they_are(tmp_path, line, kind, byte):
-    lines = said(check([table(tmp_path, *PLAIN, line)]))
+    lines = findings_of(check([table(tmp_path, *PLAIN, line)]))
     assert lines[kind] == [f"a.tsv:31:{byte}"]
 
 
 def test_letters_that_are_meant_are_no_faults(tmp_path: Path):
     meant = "CAFÉ» « À l'œuvre » ¿Qué? Ñandú — “Straße” naïve\tÅngström £5 €6 ½ µ Čeština"
-    assert said(check([table(tmp_path, *PLAIN, meant)])) == {}
+    assert findings_of(check([table(tmp_path, *PLAIN, meant)])) == {}
 
 
 def test_composed_and_decomposed_together_are_told(tmp_path: Path):
     both_table = table(tmp_path, *PLAIN, "café\tx", "cafe\u0301\tx")
-    assert "warning: composed (NFC) and decomposed (NFD) characters mixed" in said(
+    assert "warning: composed (NFC) and decomposed (NFD) characters mixed" in findings_of(
         check([both_table])
     )
     one_table = table(tmp_path, *PLAIN, "cafe\u0301\tx")
-    assert "warning: composed (NFC) and decomposed (NFD) characters mixed" not in said(
+    assert "warning: composed (NFC) and decomposed (NFD) characters mixed" not in findings_of(
         check([one_table])
     )
 
 
 def test_a_mark_at_the_start_belongs_to_no_word(tmp_path: Path):
     report = check([table(tmp_path, b"\xef\xbb\xbfab\tc", "ab\tc")])
-    assert said(report) == {
+    assert findings_of(report) == {
         f"warning: {remains.BOM} at the start": ["a.tsv:1:1"],
         "warning: pair that an earlier line equals": ["a.tsv:2"],
     }
@@ -91,7 +91,7 @@ def test_a_mark_at_the_start_belongs_to_no_word(tmp_path: Path):
 def test_empty_sides_missing_columns_and_copies_are_counted(tmp_path: Path):
     lines = ["\tc", "a\t ", "", "abc", "Aha\tOh", "Aha\tOh", "Aha\tAch"]
     report = check([table(tmp_path, *PLAIN, *lines)])
-    assert said(report) == {
+    assert findings_of(report) == {
         "warning: empty source": ["a.tsv:31"],
         "warning: empty target": ["a.tsv:32"],
         "warning: both sides empty": ["a.tsv:33"],
@@ -106,9 +106,9 @@ def test_empty_sides_missing_columns_and_copies_are_counted(tmp_path: Path):
 def test_outliers_are_measured_by_the_corpus_own_proportion(tmp_path: Path):
     double = [f"{'x' * 20}\t{'y' * 40}" for _ in range(50)]
     lines = [*double, f"{'x' * 40}\t{'y' * 20}", f"{'x' * 20}\t{'y' * 50}", "x\tyyyyyyyyyyyyy"]
-    actual_lines = said(check([table(tmp_path, *lines)]))
+    actual_lines = findings_of(check([table(tmp_path, *lines)]))
     assert actual_lines["warning: lengths more than 3 times out of proportion"] == ["a.tsv:51"]
-    assert "warning: lengths more than 10 times out of proportion" not in said(
+    assert "warning: lengths more than 10 times out of proportion" not in findings_of(
         check([table(tmp_path, *lines)], ratio=10)
     )
 
@@ -120,7 +120,7 @@ def test_splits_that_share_sentences_are_told(tmp_path: Path):
     (overlap,) = report.overlaps
     assert overlap.exact == {"pairs": 1, "sources": 1, "targets": 2}
     assert overlap.folded == {"pairs": 2, "sources": 2, "targets": 3}
-    lines = said(report)
+    lines = findings_of(report)
     name = tmp_path / "train.tsv"
     assert lines[f"warning: pair that is in {name}, too"] == ["test.tsv:4"]
     assert lines[f"warning: target that is in {name}, too"] == ["test.tsv:3", "test.tsv:4"]
@@ -131,12 +131,14 @@ def test_two_files_must_have_the_same_lines(tmp_path: Path):
     (tmp_path / "a").write_bytes(gzip.compress(b"one\ntwo\nthree\n", mtime=0))
     (tmp_path / "b").write_bytes(b"eins\nzwei\n")
     report = check([Parallel(tmp_path / "a", tmp_path / "b")])
-    assert list(said(report)) == [f"error: {tmp_path / 'a'} has 3 lines and {tmp_path / 'b'} has 2"]
+    assert list(findings_of(report)) == [
+        f"error: {tmp_path / 'a'} has 3 lines and {tmp_path / 'b'} has 2"
+    ]
     assert (report.splits[0].lines, report.splits[0].pairs) == (3, 2)
 
 
 @pytest.mark.parametrize(
-    ("raw", "told"),
+    ("raw", "message"),
     [
         (b"", "no usable sentence pairs in 0 lines"),
         (b"\n\n\n", "no usable sentence pairs in 3 lines"),
@@ -144,10 +146,10 @@ def test_two_files_must_have_the_same_lines(tmp_path: Path):
         (gzip.compress(b"a\tb\n" * 1000, mtime=0)[:-20], "broken gzip data"),
     ],
 )
-def test_a_file_that_is_no_corpus_is_an_error(tmp_path: Path, raw: bytes, told: str):
+def test_a_file_that_is_no_corpus_is_an_error(tmp_path: Path, raw: bytes, message: str):
     (tmp_path / "a").write_bytes(raw)
     errors = check([Tsv(tmp_path / "a")]).findings.of("error")
-    assert any(told in str(error) for error in errors)
+    assert any(message in str(error) for error in errors)
     missing = check([Tsv(tmp_path / "none")]).findings.of("error")
     assert "no such file" in str(missing[0])
 
@@ -186,12 +188,12 @@ def test_pieces_are_lengths_too(tmp_path: Path):
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=30), st.floats(0.01, 1))
-def test_a_share_is_the_smallest_length_that_holds_it(values: list[int], part: float):
+def test_a_share_is_the_smallest_length_that_holds_it(values: list[int], share: float):
     lengths = Lengths(values)
-    least = lengths.share(part)
-    assert least in values
-    assert sum(value <= least for value in values) >= part * len(values)
-    assert sum(value < least for value in values) < part * len(values)
+    smallest = lengths.share(share)
+    assert smallest in values
+    assert sum(value <= smallest for value in values) >= share * len(values)
+    assert sum(value < smallest for value in values) < share * len(values)
     assert lengths.share(1.0) == lengths.summary()["longest"] == max(values)
 
 
@@ -200,14 +202,14 @@ def test_repetitions_are_those_of_the_lines_themselves(words: list[str]):
     prints = Prints()
     for number, word in enumerate(words, start=1):
         prints.add(number, Pair(word, "x"))
-    again = [n for n, word in enumerate(words, start=1) if word in words[: n - 1]]
-    assert prints.repeated("sources") == prints.repeated("pairs") == again
-    other = Prints()
-    other.add(1, Pair("ab", "y"))
-    assert prints.shared(other, "sources", fold=False) == [
+    repeated_lines = [n for n, word in enumerate(words, start=1) if word in words[: n - 1]]
+    assert prints.repeated("sources") == prints.repeated("pairs") == repeated_lines
+    second_prints = Prints()
+    second_prints.add(1, Pair("ab", "y"))
+    assert prints.shared(second_prints, "sources", fold=False) == [
         n for n, word in enumerate(words, start=1) if word == "ab"
     ]
-    assert prints.shared(other, "sources", fold=True) == [
+    assert prints.shared(second_prints, "sources", fold=True) == [
         n for n, word in enumerate(words, start=1) if folded(word) == "ab"
     ]
-    assert prints.shared(other, "pairs", fold=True) == []
+    assert prints.shared(second_prints, "pairs", fold=True) == []

@@ -17,9 +17,9 @@ from regard.translation.text.corpora import Tsv
 LINES = [f"zdanie {n}\tsatz {n}" for n in range(30)]
 
 
-def said(path: Path) -> dict[str, list[str]]:
-    found = check([Tsv(path)]).findings.values()
-    return {f"{one.level}: {one.what}": one.where for one in found}
+def findings_of(path: Path) -> dict[str, list[str]]:
+    findings = check([Tsv(path)]).findings.values()
+    return {f"{one.level}: {one.what}": one.where for one in findings}
 
 
 def table(folder: Path, *lines: str) -> Path:
@@ -43,8 +43,8 @@ def table(folder: Path, *lines: str) -> Path:
 )
 def test_a_file_of_another_format_is_named(tmp_path, name, text):
     (tmp_path / "a.tsv").write_text(text, encoding="utf-8", newline="")
-    (found,) = said(tmp_path / "a.tsv")
-    assert found.startswith(f"error: {tmp_path / 'a.tsv'}: is {name}, not text")
+    (finding,) = findings_of(tmp_path / "a.tsv")
+    assert finding.startswith(f"error: {tmp_path / 'a.tsv'}: is {name}, not text")
 
 
 def test_a_packed_file_is_named_with_what_unpacks_it(tmp_path):
@@ -59,12 +59,12 @@ def test_a_packed_file_is_named_with_what_unpacks_it(tmp_path):
             archive.add(tmp_path / "a.tsv", "folder/a.tsv")
     tools = {"bz2": "bunzip2", "xz": "unxz", "zip": "unzip", "tar": "tar -xf", "tgz": "tar -xf"}
     for name, tool in tools.items():
-        (found,) = said(tmp_path / f"a.{name}")
-        assert f"unpack it with `{tool}`" in found
+        (finding,) = findings_of(tmp_path / f"a.{name}")
+        assert f"unpack it with `{tool}`" in finding
 
 
 @pytest.mark.parametrize(
-    ("content", "what"),
+    ("content", "reason"),
     [
         (b"\x89PNG\r\n\x1a\n\0\0", "is a picture"),
         (b"\xff\xd8\xff\xe0\0\x10JFIF", "is a picture"),
@@ -73,14 +73,14 @@ def test_a_packed_file_is_named_with_what_unpacks_it(tmp_path):
         (b"un gato\ta cat\run sol\ta sun\r", "end with a carriage return alone"),
     ],
 )
-def test_a_file_without_lines_of_text_is_named(tmp_path, content, what):
+def test_a_file_without_lines_of_text_is_named(tmp_path, content, reason):
     (tmp_path / "a.tsv").write_bytes(content)
     answer = check([Tsv(tmp_path / "a.tsv")])
-    assert what in str(answer.findings.of("error")[0])
+    assert reason in str(answer.findings.of("error")[0])
 
 
 def test_commas_in_place_of_tabs_are_told(tmp_path):
-    lines = said(table(tmp_path, *LINES, "un gato,a cat"))
+    lines = findings_of(table(tmp_path, *LINES, "un gato,a cat"))
     kind = "fewer than 2 tab-separated columns, and commas or semicolons: export it with tabs"
     assert lines == {f"error: {kind}": [f"{tmp_path / 'a.tsv'}:31"]}
 
@@ -99,14 +99,14 @@ def test_commas_in_place_of_tabs_are_told(tmp_path):
 )
 def test_what_tools_left_in_text_is_found_where_it_is(tmp_path, line, kind, byte):
     path = table(tmp_path, *LINES, line)
-    assert said(path)[f"warning: {kind}"] == [f"{path}:31:{byte}"]
+    assert findings_of(path)[f"warning: {kind}"] == [f"{path}:31:{byte}"]
 
 
 @pytest.mark.parametrize("header", ["source\ttarget", "Spanish\tEnglish", "es\ten", '"src"\t"tgt"'])
 def test_a_header_is_told(tmp_path, header):
     path = table(tmp_path, header, *LINES)
-    assert said(path)[f"warning: {remains.HEADER}"] == [f"{path}:1"]
-    assert f"warning: {remains.HEADER}" not in said(table(tmp_path, *LINES, header))
+    assert findings_of(path)[f"warning: {remains.HEADER}"] == [f"{path}:1"]
+    assert f"warning: {remains.HEADER}" not in findings_of(table(tmp_path, *LINES, header))
 
 
 @pytest.mark.parametrize(
@@ -115,10 +115,10 @@ def test_a_header_is_told(tmp_path, header):
      '"Hola."\t"Hello."', "Go.\tVa !", "1\t1", "# uno\t# one", "<b>\t<b>", "1\tWEBVTT"],
 )  # fmt: skip
 def test_ordinary_text_is_no_fault(tmp_path, line):
-    assert said(table(tmp_path, line, *LINES)) == {}
+    assert findings_of(table(tmp_path, line, *LINES)) == {}
 
 
 def test_a_file_that_cannot_be_read_has_no_counts(tmp_path):
-    whole, missing = table(tmp_path, *LINES), tmp_path / "nosuch.tsv"
-    answer = check([Tsv(whole), Tsv(missing)])
+    table_path, missing = table(tmp_path, *LINES), tmp_path / "nosuch.tsv"
+    answer = check([Tsv(table_path), Tsv(missing)])
     assert [split.unread for split in answer.splits] == [False, True]
