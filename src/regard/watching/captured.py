@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attention.attend import attend
 from regard.attention.kernels.request import ask
@@ -25,16 +25,15 @@ from regard.watching.errors import WatchError
 from regard.watching.masks import (
     FlexScore,
     SelectedQueries,
-    is_shut,
+    is_masking,
     looks_back,
     mask_or_bias,
     narrowed,
     with_positions,
 )
+from regard.watching.tensors import check, freed, plain
 
 RowIndex = slice | Iterable[int]
-PLAIN = (Tensor, nn.Parameter, nn.Buffer)
-OVERRIDES = ("__torch_function__", "__torch_dispatch__")
 CHANGED = f"its queries or keys were {AFTER}: pass copy=True to watch, which then keeps copies"
 
 
@@ -162,9 +161,9 @@ class CapturedCall:
         if isinstance(mask, Tensor):
             mask = narrowed(mask)
         if bias is not None:
-            closed, bias = mask_or_bias(bias)
-            if closed is not None:
-                mask = closed if mask is None else as_mask(mask) & closed
+            bias_mask, bias = mask_or_bias(bias)
+            if bias_mask is not None:
+                mask = bias_mask if mask is None else as_mask(mask) & bias_mask
         options = {"score": score, "bias": bias, "mask": mask, "normaliser": self.normaliser}
         return {"query": query, "key": key, **options}
 
@@ -178,7 +177,7 @@ class CapturedCall:
             frame = Frame(front, queries, keys, device)
             readable = readable & as_mask(self.mask).window(rows, columns, frame)
         if self.bias is not None:
-            readable = readable & ~is_shut(_of_queries(self.bias, rows))
+            readable = readable & ~is_masking(_of_queries(self.bias, rows))
         return readable
 
     def looks_back(self) -> bool:
@@ -187,7 +186,7 @@ class CapturedCall:
         if mask is not None and looks_back(mask, queries, keys):
             return True
         varies = bias is not None and bias.ndim > 1 and bias.shape[-2] > 1
-        return bias is not None and varies and looks_back(~is_shut(bias), queries, keys)
+        return bias is not None and varies and looks_back(~is_masking(bias), queries, keys)
 
     def places(self) -> Tensor:
         """The position of each query among the keys, if both are tokens of one sequence.
@@ -379,11 +378,6 @@ def _of_queries(plane: Tensor, rows: Tensor) -> Tensor:
     return pick(plane, -2, rows) if plane.ndim > 1 else plane
 
 
-def freed(tensor: Tensor) -> Tensor:
-    """The tensor without its graph. No operator runs if it has none."""
-    return tensor.detach() if tensor.requires_grad else tensor
-
-
 @dataclass(frozen=True)
 class ScoreOfHeads:
     """A score of all heads of which some are kept. The others are computed from the first of these."""
@@ -398,41 +392,3 @@ class ScoreOfHeads:
         among = heads.new_zeros(self.count).index_copy(0, heads, places)
         scores = self.score(query.index_select(-3, among), pick(key, -3, among))
         return scores.index_select(-3, heads)
-
-
-def plain(name: str, tensor: Tensor) -> Tensor:
-    """A tensor of torch's own class, with the same memory.
-
-    Raises:
-        WatchError: it has no numbers, or its class computes in its own way.
-    """
-    check(name, tensor)
-    return tensor if type(tensor) in PLAIN else tensor.as_subclass(Tensor)
-
-
-def check(name: str, tensor: Tensor) -> None:
-    """Raise WatchError if the numbers of a tensor cannot be read."""
-    if reason := objection(tensor):
-        raise WatchError(f"its {name} is {reason}")
-
-
-def objection(tensor: Tensor) -> str | None:
-    """Why the numbers of a tensor cannot be read; None if they can.
-
-    >>> objection(torch.ones(2, device="meta"))
-    'a tensor of meta, which holds no numbers'
-    """
-    if tensor.is_nested:
-        return "a nested tensor: pass a padded one and a mask"
-    kind = type(tensor)
-    subclasses = (each for each in kind.__mro__[: kind.__mro__.index(Tensor)])
-    if any(name in vars(each) for each in subclasses for name in OVERRIDES if each not in PLAIN):
-        return f"a {kind.__name__}, a tensor whose class computes in its own way"
-    if tensor.layout is not torch.strided:
-        return f"a tensor of layout {tensor.layout}: pass its to_dense()"
-    if tensor.is_quantized:
-        return "a quantized tensor: pass its dequantize()"
-    if tensor.numel() and not tensor.data_ptr():
-        place = tensor.device if tensor.is_meta else "a transform"
-        return f"a tensor of {place}, which holds no numbers"
-    return None

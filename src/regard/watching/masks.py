@@ -10,7 +10,7 @@ from regard.attention.masks import Mask, MaskLike, as_mask, causal
 from regard.attention.masks.positions import Band
 from regard.attention.shapes import Frame
 
-SHUT = 0.25  # of the lowest finite number: a smaller bias masks its key
+MASKING = 0.25  # of the lowest finite number: a smaller bias masks its key
 LARGEST = 1 << 26  # largest number of pairs for which a mask is computed to classify it
 
 
@@ -53,9 +53,9 @@ def padded(nested: Tensor) -> tuple[Tensor, Tensor]:
     return torch.nested.to_padded_tensor(nested, 0.0), torch.tensor(lengths, device=nested.device)
 
 
-def is_shut(bias: Tensor) -> Tensor:
+def is_masking(bias: Tensor) -> Tensor:
     """Where a bias is so low that it masks its key."""
-    return bias <= SHUT * torch.finfo(bias.dtype).min
+    return bias <= MASKING * torch.finfo(bias.dtype).min
 
 
 def mask_or_bias(bias: Tensor) -> tuple[MaskLike | None, Tensor | None]:
@@ -64,10 +64,10 @@ def mask_or_bias(bias: Tensor) -> tuple[MaskLike | None, Tensor | None]:
     It is only a mask if its values are 0 or close to the lowest finite number. It stays a bias if
     some row is masked completely by finite numbers, because a softmax then reads it uniformly.
     """
-    closed = is_shut(bias)
-    if bool(((bias == 0) | closed).all()):
-        readable = ~closed
-        if bool(readable.any(-1).all()) or bool((bias[closed] == -torch.inf).all()):
+    masked = is_masking(bias)
+    if bool(((bias == 0) | masked).all()):
+        readable = ~masked
+        if bool(readable.any(-1).all()) or bool((bias[masked] == -torch.inf).all()):
             return narrowed(readable), None
     return None, bias
 

@@ -29,6 +29,7 @@ from regard.watching.passes import DecoderPasses
 from regard.watching.readings import Projected, output_layer
 from regard.watching.running import CROSSING, PROJECTION, Stack
 from regard.watching.table import EmbeddingCall
+from regard.watching.tensors import storages
 from regard.watching.unembedding import Unembedding
 
 SIDES, KINDS = ("encoder", "decoder"), ("self", "cross", "causal")
@@ -419,10 +420,3 @@ def _is_unbatched(stack: Stack, call: CapturedCall) -> bool:
     """Whether projections read (queries, width), without a batch axis."""
     shapes = [read[1] for module in stack[-2:] for read in module.read if isinstance(read, tuple)]
     return any(len(shape) == 2 and shape[0] == call.query.shape[-2] for shape in shapes)
-
-
-def storages(tensors: Iterable[Tensor]) -> dict[tuple[int, int], int]:
-    """The bytes of each storage of the tensors, by its address and size."""
-    strided = (tensor.values() if tensor.is_nested else tensor for tensor in tensors)
-    memories = (tensor.untyped_storage() for tensor in strided)
-    return {(memory.data_ptr(), memory.nbytes()): memory.nbytes() for memory in memories}
