@@ -136,12 +136,15 @@ def test_the_longest_tests_are_written_into_the_document(project):
     slow.parent.mkdir()
     slow.write_text("tests/test_28.py\ntests/test_1.py::gone\n")
     lines = [f"{number}.1\ttests/test_{number}.py::test" for number in range(30)]
+    lines += [
+        f"0.15\ttests/test_30.py::test_{number}" for number in range(8)
+    ]  # six take 0.9 seconds
     for name, part in (("earlier", [*lines, "99\ttests/test_3.py::test"]), ("later", lines[3:4])):
         (project / name).write_text("\n".join(part) + "\n")
     result = run(project / ".ci" / "durations", "earlier", "later", folder=project)
     assert result.returncode == 0, result.stderr
     text = document.read_text()
-    assert text.startswith(f"before\n{head}\n\nThe 30 tests measured take 438 seconds")
+    assert text.startswith(f"before\n{head}\n\nThe 38 tests measured take 439 seconds")
     assert "| 29.1 | `tests/test_29.py::test` |\n| 28.1 |" in text
     assert text.count("| `tests/") == 25
     assert "99" not in text
@@ -149,6 +152,7 @@ def test_the_longest_tests_are_written_into_the_document(project):
     place, *names = slow.read_text().splitlines()
     assert place == "tests/test_28.py"
     slowest = {f"tests/test_{number}.py::test" for number in range(1, 30)}
+    slowest |= {"tests/test_30.py::test_6", "tests/test_30.py::test_7"}
     assert names == sorted(slowest - {"tests/test_28.py::test"})
     document.write_text("no table")
     refused = run(project / ".ci" / "durations", "later", folder=project)
