@@ -30,6 +30,8 @@ TRANSFORMER = {
     "model.feed_forward": 32,
     "model.encoder_layers": 1,
     "model.decoder_layers": 1,
+    "search.length_ratio": 1.0,  # what has learnt nothing ends no sentence by itself
+    "search.length_margin": 2,
 }
 SIZES = {"corpus": 400, "train": 200, "valid": 20, "test": 20, "one": 400, "two": 200}
 COPIES = "my own en-fr fr-en en-es".split()
@@ -47,18 +49,21 @@ def example():
 def shortened(command: list[str]) -> list[str]:
     """The same command, but a training that begins is a short one, and a test set is small."""
     if command[:2] == ["data", "split"]:
-        shown = [name for name in ("--valid", "--test") if name in command]
-        values = {command.index(name) + 1 for name in shown}
+        option_names = [name for name in ("--valid", "--test") if name in command]
+        values = {command.index(name) + 1 for name in option_names}
         words = ["20" if at in values else word for at, word in enumerate(command)]
-        return [*words, *(f"{name}=20" for name in ("--valid", "--test") if name not in shown)]
+        return [
+            *words,
+            *(f"{name}=20" for name in ("--valid", "--test") if name not in option_names),
+        ]
     if command[0] != "train" or "--resume" in command:
         return command
     changes = STEPS | (GENERATED if command[1] == "dates" else {})
-    shown = [each.partition("=")[0] for each in command]
-    options = [f"--set={key}={value}" for key, value in changes.items() if key not in shown]
+    option_names = [each.partition("=")[0] for each in command]
+    options = [f"--set={key}={value}" for key, value in changes.items() if key not in option_names]
     replaced = [
         f"{key}={changes[key]}" if key in changes else each
-        for key, each in zip(shown, command, strict=True)
+        for key, each in zip(option_names, command, strict=True)
     ]
     return [*replaced, *options]
 
@@ -69,11 +74,11 @@ def build(folder: Path, configuration: str) -> None:
         source, target = _sentences(count, seed)
         for language, lines in (("es", source), ("en", target), ("fr", target)):
             _write(folder / f"{name}.{language}", lines)
-        both = [f"{one}\t{other}" for one, other in zip(source, target, strict=True)]
-        _write(folder / f"{name}.tsv", both)
+        pairs = [f"{one}\t{other}" for one, other in zip(source, target, strict=True)]
+        _write(folder / f"{name}.tsv", pairs)
         if name in ("train", "valid", "test"):
-            _write(folder / "parts" / f"{name}.tsv", both)
-            _write(folder / "FOLDER" / "parts" / f"{name}.tsv", both)
+            _write(folder / "parts" / f"{name}.tsv", pairs)
+            _write(folder / "FOLDER" / "parts" / f"{name}.tsv", pairs)
     for name in ("text.es", "text.ro", "book.es", "mono.fr", "news.fr", "es.txt"):
         _write(folder / name, ["El gato negro duerme.", "Hace frío."])
     for name in ("text.en", "en.txt"):
@@ -115,9 +120,13 @@ def _sentences(count: int, seed: int) -> tuple[list[str], list[str]]:
     words = list(WORDS)
     source, target = [], []
     for number in dice.sample(range(10_000, 99_999), count):
-        name, verb, other = dice.choice(words[:6]), dice.choice(words[6:10]), dice.choice(words[:6])
-        source.append(f"El {name} {verb} {number} {other}.")
-        target.append(f"The {WORDS[name]} {WORDS[verb]} {number} {WORDS[other]}.")
+        name, verb, object_word = (
+            dice.choice(words[:6]),
+            dice.choice(words[6:10]),
+            dice.choice(words[:6]),
+        )
+        source.append(f"El {name} {verb} {number} {object_word}.")
+        target.append(f"The {WORDS[name]} {WORDS[verb]} {number} {WORDS[object_word]}.")
     return source, target
 
 

@@ -24,10 +24,10 @@ def small_blocks(monkeypatch):
 
 
 def stored(folder: Path, memory: Memory, **options: object) -> StoredMemory:
-    opened = Memory.open(folder, write=True, **options)
-    assert isinstance(opened, StoredMemory)
-    opened.update(memory)
-    return opened
+    new_memory = Memory.open(folder, write=True, **options)
+    assert isinstance(new_memory, StoredMemory)
+    new_memory.update(memory)
+    return new_memory
 
 
 def in_ram(dtype: torch.dtype = torch.float32, **options: object) -> Memory:
@@ -85,29 +85,31 @@ def test_a_mask_and_deletions_exclude_entries(tmp_path):
     memory, queries = in_ram(), torch.randn(5, WIDTH)
     mask = torch.rand(5, ROWS) > 0.5
     mask[0] = False
-    gone = [0, 63, 64, 299]
+    deleted_places = [0, 63, 64, 299]
     with stored(tmp_path / "m", memory) as disk:
         torch.testing.assert_close(disk.read(queries, mask=mask), memory.read(queries, mask=mask))
-        disk.delete(gone)
-        assert len(disk) == ROWS - len(gone)
+        disk.delete(deleted_places)
+        assert len(disk) == ROWS - len(deleted_places)
         live = torch.ones(ROWS, dtype=torch.bool)
-        live[gone] = False
+        live[deleted_places] = False
         for normaliser in ("softmax", "sparsemax", "hard"):
             disk.normaliser = memory.normaliser = normaliser
             torch.testing.assert_close(
                 disk.read(queries, mask=mask), memory.read(queries, mask=mask & live)
             )
-            assert not set(disk.find(queries, 50).positions.flatten().tolist()) & set(gone)
+            assert not set(disk.find(queries, 50).positions.flatten().tolist()) & set(
+                deleted_places
+            )
         with pytest.raises(IndexError, match="no entry 300: positions go from 0 to 299"):
             disk.delete(300)
-        before = disk.find(queries, 5)
+        matches_before = disk.find(queries, 5)
         disk.compact()
-        after = disk.find(queries, 5)
-        assert before.payloads == after.payloads
-        assert len(disk) == len(disk.payloads) == ROWS - len(gone)
+        matches_after = disk.find(queries, 5)
+        assert matches_before.payloads == matches_after.payloads
+        assert len(disk) == len(disk.payloads) == ROWS - len(deleted_places)
         disk.verify()
-    with Memory.open(tmp_path / "m") as again:
-        assert again.find(queries, 5).payloads == before.payloads
+    with Memory.open(tmp_path / "m") as repetition:
+        assert repetition.find(queries, 5).payloads == matches_before.payloads
 
 
 def test_it_is_a_dictionary_of_strings(tmp_path):
@@ -138,11 +140,11 @@ def test_readers_keep_their_snapshot_until_they_refresh(tmp_path):
     memory = in_ram()
     with stored(tmp_path / "m", memory) as writer, Memory.open(tmp_path / "m") as reader:
         query = torch.randn(WIDTH)
-        before = reader.read(query)
+        reading_before = reader.read(query)
         writer.write(torch.randn(70, WIDTH), torch.randn(70, 3))
         writer.delete(5)
         assert len(reader) == ROWS
-        assert torch.equal(reader.read(query), before)
+        assert torch.equal(reader.read(query), reading_before)
         reader.refresh()
         assert len(reader) == ROWS + 69
         torch.testing.assert_close(reader.read(query), writer.read(query))
@@ -211,9 +213,9 @@ def test_cut_and_changed_vectors_are_named_with_their_block(tmp_path):
     chance = random.Random(0)
     for _ in range(100):
         bit = chance.randrange(8 * len(content))
-        changed = bytearray(content)
-        changed[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(changed)
+        spoilt = bytearray(content)
+        spoilt[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(spoilt)
         block = bit // 8 // (64 * WIDTH * 4)
         with (
             Memory.open(folder) as memory,
@@ -234,16 +236,16 @@ def test_a_changed_bit_of_the_database_changes_no_answer(tmp_path):
     content = path.read_bytes()
     chance, refused = random.Random(0), 0
     for _ in range(100):
-        changed = bytearray(content)
-        changed[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
-        path.write_bytes(changed)
+        spoilt = bytearray(content)
+        spoilt[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        path.write_bytes(spoilt)
         try:
-            found, reading = answers(folder, queries)
+            matches, reading = answers(folder, queries)
         except (MemoryFileError, OSError) as fault:
             assert "memory.sqlite" in str(fault) or "keys" in str(fault)  # noqa: PT017
             refused += 1
         else:
-            assert found == expected[0]
+            assert matches == expected[0]
             assert torch.equal(reading, expected[1])
     assert refused > 10
 
@@ -300,10 +302,10 @@ def test_kills_at_any_moment_lose_nothing_that_was_committed(tmp_path, kills):
             numbers = [memory.payloads[place] for place in memory.entries.places()]
             assert numbers == sorted(set(numbers))
             alive = {int(line[1:]) for line in committed if line[0] == "+"}
-            gone = {int(line[1:]) for line in committed if line[0] == "-"}
+            deleted = {int(line[1:]) for line in committed if line[0] == "-"}
             announced = {int(line[1:]) for line in committed if line[0] == "?"}
             assert alive - announced <= set(numbers)
-            assert not gone & set(numbers)
+            assert not deleted & set(numbers)
             for place, number in zip(memory.entries.places(), numbers, strict=True):
                 assert memory.entries.key_at(place).tolist() == [number] * WIDTH
     assert len(log.read_text().splitlines()) > kills
@@ -318,12 +320,12 @@ def append_for_ever(folder: Path, log: Path) -> None:
             memory.write(torch.tensor([[float(n)] * WIDTH for n in rows]), payloads=list(rows))
             file.write("".join(f"+{n}\n" for n in rows))
             number = rows.stop
-            if number % 3 == 0:
-                place = next(iter(memory.entries.places()))
-                payload = memory.payloads[place]
-                file.write(f"?{payload}\n")
-                memory.delete(place)
-                file.write(f"-{payload}\n")
+            if number % 3 == 0:  # the oldest go, so that each check reads few
+                for place in list(memory.entries.places())[: max(1, len(memory) - 50)]:
+                    payload = memory.payloads[place]
+                    file.write(f"?{payload}\n")
+                    memory.delete(place)
+                    file.write(f"-{payload}\n")
             if number % 7 == 0:
                 memory.compact()
 

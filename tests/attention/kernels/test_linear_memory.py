@@ -48,8 +48,8 @@ OPTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     "alibi": lambda: {"bias": Alibi(1)},
     "function": lambda: {"bias": lambda q, k: (q - k).abs() * -0.1},
     "relative": lambda: {"bias": RelativeBias(1)},
-    "additive": lambda: {"score": regard.scores.Additive(8, 8, 8)},
-    "additive, alibi": lambda: {"score": regard.scores.Additive(8, 8, 8), "bias": Alibi(1)},
+    "additive": lambda: {"score": regard.scores.Additive(8, 8, 2)},
+    "additive, alibi": lambda: {"score": regard.scores.Additive(8, 8, 2), "bias": Alibi(1)},
     "sparsemax, alibi": lambda: {"normaliser": "sparsemax", "bias": Alibi(1)},
 }
 pytestmark = measured
