@@ -15,7 +15,7 @@ from torch.nn.modules import module as hooks
 
 import regard
 from regard.attention import heads as own_heads
-from regard.watching.records import short
+from regard.watching.paths import short
 
 
 class Block(nn.Module):

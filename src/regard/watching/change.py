@@ -15,7 +15,7 @@ from regard.attention.by_name import not_callable
 from regard.watching.edits import Edit
 from regard.watching.errors import WatchError
 from regard.watching.interception import begin, end
-from regard.watching.records import in_tower, matches, short
+from regard.watching.paths import in_tower, matches, short
 from regard.watching.running import CROSSING, Observer, Stack, reports_suppressed
 from regard.watching.watch import add_compiled
 

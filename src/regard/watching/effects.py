@@ -22,7 +22,7 @@ from regard.watching.errors import WatchError
 from regard.watching.gradients import of_entries, output_gradients
 from regard.watching.inputs import ModelInputs, copy_of, leaves
 from regard.watching.metrics import Divergence
-from regard.watching.records import Layers
+from regard.watching.paths import Layers
 from regard.watching.replay import Blocks
 from regard.watching.seen import Seen
 from regard.watching.watch import watch

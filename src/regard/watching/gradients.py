@@ -14,7 +14,7 @@ from regard.watching.change import change
 from regard.watching.edits import Edit
 from regard.watching.errors import WatchError
 from regard.watching.inputs import ModelInputs
-from regard.watching.records import Layers
+from regard.watching.paths import Layers
 from regard.watching.seen import Seen
 from regard.watching.watch import watch
 

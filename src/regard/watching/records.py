@@ -1,13 +1,11 @@
 """The attentions that a watch recorded, with their calls, and the reasons for those that it did not see."""
 
-import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 from weakref import ref
 
 import torch
@@ -26,14 +24,13 @@ from regard.watching.captured import (
 from regard.watching.errors import WatchError
 from regard.watching.generation import CachedGeneration
 from regard.watching.passes import DecoderPasses
+from regard.watching.paths import KINDS, Layers, in_tower, is_selected, short
 from regard.watching.readings import Projected, output_layer
 from regard.watching.running import CROSSING, PROJECTION, Stack
 from regard.watching.table import EmbeddingCall
 from regard.watching.tensors import storages
 from regard.watching.unembedding import Unembedding
 
-SIDES, KINDS = ("encoder", "decoder"), ("self", "cross", "causal")
-WITHIN = re.compile(r"(\bblock\.\d+)\.layer\.\d+")
 NOTHING = "the watch has seen no attention"
 NOT_RUN = (
     "run the model inside the `with` block, in the same thread, and run the model itself, not the"
@@ -43,65 +40,7 @@ NOT_CALLED = (
     "the model ran, but called no attention function that a watch knows; if its own code computes"
     " attention, add regard.declare(query, key, ...) there"
 )
-Layers = int | str | Iterable[int | str] | None
 Record = RecordedCall | CachedGeneration
-
-
-def short(path: str, kind: str) -> str:
-    """ "decoder.3.cross" of "model.decoder.layers.3.encoder_attn": side, numbers and kind.
-
-    The numbers of sublayers in T5's blocks are left out. Only the first of several sides is used.
-
-    Example:
-        >>> short("model.decoder.layers.3.encoder_attn", "cross")
-        'decoder.3.cross'
-        >>> short("model.layers.0.self_attn", "self")
-        'layer.0.self'
-        >>> short("decoder.block.3.layer.1.EncDecAttention", "cross")
-        'decoder.3.cross'
-    """
-    steps = [step for step in WITHIN.sub(r"\1", path).split(".") if step and step[0] != "_"]
-    numbers = [step for step in steps if step.isdecimal()]
-    if not numbers:
-        return ".".join([*steps, kind])
-    side = next((step for step in steps if step in SIDES), "layer")
-    return ".".join([side, *numbers, kind])
-
-
-def in_tower(path: str, kind: str) -> str:
-    """The short name with the first step of the path in place of the side.
-
-    >>> in_tower("vision_model.encoder.layers.3.self_attn", "self")
-    'vision_model.3.self'
-    """
-    return ".".join([path.partition(".")[0], *short(path, kind).split(".")[1:]])
-
-
-def matches(path: str, name: str, layers: Layers) -> bool:
-    """Whether a path or name matches the `layers` argument: numbers, the first in a path, or patterns with *."""
-    if layers is None:
-        return True
-    if isinstance(layers, int | str):
-        layers = (layers,)
-    number = next((int(step) for step in path.split(".") if step.isdecimal()), None)
-    return any(
-        number == layer
-        if isinstance(layer, int)
-        else any(
-            fnmatchcase(label, pattern)
-            for label in (path, name)
-            for pattern in (layer, f"{layer}.*")
-        )
-        for layer in layers
-    )
-
-
-def is_selected(path: str, layers: Layers) -> bool:
-    """Whether an attention of any kind at this path matches the `layers` argument."""
-    if layers is None:
-        return True
-    names = (name(path, kind) for name in (short, in_tower) for kind in KINDS)
-    return any(matches(path, name, layers) for name in names)
 
 
 @dataclass(eq=False)

@@ -17,7 +17,7 @@ from regard.watching.errors import WatchError
 from regard.watching.gradients import output_gradients
 from regard.watching.inputs import ModelInputs
 from regard.watching.measures import BLOCK
-from regard.watching.records import Layers
+from regard.watching.paths import Layers
 from regard.watching.table import html
 from regard.watching.watch import watch
 

@@ -15,7 +15,8 @@ from regard.attention.torch_names import answers
 from regard.loops.availability import device_objection
 from regard.watching.captured import Captured, RowIndex, Selection
 from regard.watching.interception import begin, end
-from regard.watching.records import Layers, Recording, is_selected
+from regard.watching.paths import Layers, is_selected
+from regard.watching.records import Recording
 from regard.watching.running import Observer, Stack
 from regard.watching.seen import Seen
 from regard.watching.table import EmbeddingCall

@@ -1,0 +1,66 @@
+"""The names of attentions, made from the paths of their modules, and which of them `layers` selects."""
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+SIDES, KINDS = ("encoder", "decoder"), ("self", "cross", "causal")
+WITHIN = re.compile(r"(\bblock\.\d+)\.layer\.\d+")
+Layers = int | str | Iterable[int | str] | None
+
+
+def short(path: str, kind: str) -> str:
+    """ "decoder.3.cross" of "model.decoder.layers.3.encoder_attn": side, numbers and kind.
+
+    The numbers of sublayers in T5's blocks are left out. Only the first of several sides is used.
+
+    Example:
+        >>> short("model.decoder.layers.3.encoder_attn", "cross")
+        'decoder.3.cross'
+        >>> short("model.layers.0.self_attn", "self")
+        'layer.0.self'
+        >>> short("decoder.block.3.layer.1.EncDecAttention", "cross")
+        'decoder.3.cross'
+    """
+    steps = [step for step in WITHIN.sub(r"\1", path).split(".") if step and step[0] != "_"]
+    numbers = [step for step in steps if step.isdecimal()]
+    if not numbers:
+        return ".".join([*steps, kind])
+    side = next((step for step in steps if step in SIDES), "layer")
+    return ".".join([side, *numbers, kind])
+
+
+def in_tower(path: str, kind: str) -> str:
+    """The short name with the first step of the path in place of the side.
+
+    >>> in_tower("vision_model.encoder.layers.3.self_attn", "self")
+    'vision_model.3.self'
+    """
+    return ".".join([path.partition(".")[0], *short(path, kind).split(".")[1:]])
+
+
+def matches(path: str, name: str, layers: Layers) -> bool:
+    """Whether a path or name matches the `layers` argument: numbers, the first in a path, or patterns with *."""
+    if layers is None:
+        return True
+    if isinstance(layers, int | str):
+        layers = (layers,)
+    number = next((int(step) for step in path.split(".") if step.isdecimal()), None)
+    return any(
+        number == layer
+        if isinstance(layer, int)
+        else any(
+            fnmatchcase(label, pattern)
+            for label in (path, name)
+            for pattern in (layer, f"{layer}.*")
+        )
+        for layer in layers
+    )
+
+
+def is_selected(path: str, layers: Layers) -> bool:
+    """Whether an attention of any kind at this path matches the `layers` argument."""
+    if layers is None:
+        return True
+    names = (name(path, kind) for name in (short, in_tower) for kind in KINDS)
+    return any(matches(path, name, layers) for name in names)
