@@ -292,15 +292,12 @@ def main() -> None:
     lines = options.text.read_text(encoding="utf-8").splitlines()
     sentences = list(dict.fromkeys(line.split("\t")[options.column] for line in lines if line))
     random.Random(0).shuffle(sentences)  # corpora are often sorted by length
-    result = {
-        "model": options.model,
-        "note": options.note,
-        "load": load(options.model, sentences, options),
-        "killed": killed(options.model, sentences, options),
-    }
-    print(json.dumps(result, indent=1))
-    if options.out:
-        write(options.out, result)
+    result: dict[str, Any] = {"model": options.model, "note": options.note}
+    for measure in (load, killed):
+        result[measure.__name__] = measure(options.model, sentences, options)
+        print(json.dumps(result, indent=1), flush=True)
+        if options.out:
+            write(options.out, result)
 
 
 if __name__ == "__main__":

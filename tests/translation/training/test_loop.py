@@ -416,6 +416,37 @@ def test_of_two_budgets_the_first_that_is_reached_ends(tmp_path, steps, ends):
     )
 
 
+def test_minutes_are_a_budget(tmp_path):
+    budget = ("training.max_steps=1000", "training.validate_every=1000")
+    new_trainer = trainer(tmp_path, *budget, "training.max_minutes=0.00001")
+    assert new_trainer.train() == "finished"
+    assert new_trainer.progress.step == 1
+    assert new_trainer.progress.validation_seconds > 0
+    assert metrics(new_trainer)[-1]["kind"] == "validation"
+    finished = resumed(tmp_path, *budget, "training.max_minutes=0.00001")
+    assert finished.over
+    longer = resumed(tmp_path, *budget, "training.max_steps=3", "training.max_minutes=1000")
+    assert not longer.over
+    longer.train()
+    assert longer.progress.step == 3
+
+
+def test_scores_of_other_sentences_are_not_compared(tmp_path):
+    few = trainer(tmp_path, "training.validate_sentences=3")
+    few.train()
+    assert few.progress.validation_sentences == 3
+    few.progress.best_score, few.progress.best = 99.0, [(99.0, few.progress.step)]
+    few.save()
+    more = resumed(tmp_path, "training.validate_sentences=4", "training.max_steps=12")
+    assert more.progress.validation_sentences == 4
+    ((score, step),) = more.progress.best
+    assert step == few.progress.step
+    assert score == more.progress.best_score == more._score(more.measure())
+    assert last(more) == last(few)
+    same = resumed(tmp_path, "training.validate_sentences=3")
+    assert same.progress.best_score == 99.0
+
+
 def test_samples_are_kept_for_every_validation_once(tmp_path):
     straight = trainer(tmp_path, run="straight")
     straight.train()

@@ -137,7 +137,7 @@ def test_long_sentences_are_left_out_and_counted(tmp_path):
         file.write("one " * 1000 + "\tONE\n")
     notes: list[str] = []
 
-    class Heard:
+    class Heard(Observer):
         note = staticmethod(notes.append)
 
     new_trainer = prepare(expected_settings, tmp_path / "run", observer=Heard())

@@ -37,6 +37,10 @@ class Reporter(Observer):
         else:
             self.console.print(streams.printable(text), markup=False, highlight=False)
 
+    def doing(self, task: str) -> None:
+        if self.console is not None:
+            self.note(f"{task} ...")
+
     def advanced(self, step: int, total: int) -> None:
         if not self.bar.tasks:
             self.bar.add_task("", total=total, completed=step - 1, status="")

@@ -67,6 +67,11 @@ class TrainingSettings(Settings):
     """The number of passes over the training corpus after which training ends. 0 sets no limit. With `max_steps`, the
     limit that is reached first ends it.
     """
+    max_minutes: Annotated[float, Field(ge=0, le=10_000_000, allow_inf_nan=False)] = 0.0
+    """Minutes of steps and validations after which training ends, after a validation; those before an interruption
+    count. 0 sets no limit. `max_steps` or `max_epochs` is needed beside it, because the schedule of the learning rate
+    follows them: choose about as many steps as fit.
+    """
     batch_tokens: Annotated[int, Field(ge=1, le=10_000_000)] = 2048
     """Target tokens of a batch, with end marks and without padding."""
     accumulate: Small = 1
@@ -147,7 +152,7 @@ class TrainingSettings(Settings):
 FREE_ON_RESUME = {"data.attribution"} | {
     f"training.{name}"
     for name in (
-        "max_steps max_epochs patience log_every shard tensorboard save_every keep_best precision threads "
+        "max_steps max_epochs max_minutes patience log_every shard tensorboard save_every keep_best precision threads "
         "validate_every validate_sentences validate_samples average"
     ).split()
 }

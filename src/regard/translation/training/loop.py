@@ -57,7 +57,9 @@ class Trainer:
         self.epochs = Epochs(data.train, tokenizers, configuration, *process)
         language = configuration.data.target_languages[0]
         self.validation = Validation(data.valid, tokenizers, settings, configuration.seed, language)
-        self.progress = Progress(tokenizer=self.validation.tokenizer)
+        self.progress = Progress(
+            tokenizer=self.validation.tokenizer, validation_sentences=len(self.validation.pairs)
+        )
         guide = None
         if settings.guide is not None:
             try:
@@ -92,6 +94,7 @@ class Trainer:
             )
         if newest is not None:
             self._score_as_before(newest)
+            self._score_again(newest)
         if newest is not None and self.processes.is_first:
             reporting.forget(self.run, newest.step, unvalidated=newest.unvalidated)
             self._prune()  # a kill may have come between the last save and this
@@ -102,6 +105,7 @@ class Trainer:
         progress, settings, watch = self.progress, self.settings, self._begin()
         saved = progress.step or -1
         stopped, total = False, self.schedule.steps
+        self.observer.doing("making the first steps")
         reports = Reports(self.run, self.processes.is_first, self.observer, progress.step)
         with closing(reports), waiting_for_loops():
             while not stopped and (progress.unvalidated or not self.over):
@@ -200,6 +204,29 @@ class Trainer:
                 f"a new one would have {usual}, and other scores"
             )
 
+    def _score_again(self, progress: Progress) -> None:
+        """Score the best checkpoints anew where a validation has more or fewer sentences than before."""
+        before, sentences = progress.validation_sentences, len(self.validation.pairs)
+        progress.validation_sentences = sentences
+        if before in (0, sentences) or not progress.best:
+            return
+        self.observer.note(
+            f"validations have {sentences} sentences, {before} before: the best checkpoints are scored again"
+        )
+        if self.processes.is_first:
+            folders = dict(self.run.checkpoints())
+            steps = [step for _, step in progress.best if step in folders]
+            current = {name: tensor.clone() for name, tensor in weights.unique(self.model).items()}
+            scores = []
+            for step in steps:
+                saved = checkpoints.mean([folders[step]], self.model)
+                weights.load_into(self.model, saved, self.run.folder)
+                scores.append(self._score(self.measure(precision=progress.precision)))
+            weights.load_into(self.model, current, self.run.folder)
+            progress.best = sorted(zip(scores, steps, strict=True), reverse=True)
+        (best_score,) = self.processes.numbers([progress.best[0][0] if progress.best else -1.0])
+        progress.best_score = best_score if best_score >= 0 else None
+
     def _begin(self) -> SlowWatch:
         """Shard the model, if it is to be, and choose the arithmetic."""
         if self._sharded:
@@ -221,12 +248,18 @@ class Trainer:
         if seed is not None:
             torch.manual_seed(seed)
         update = self._learner.step(batches, step, rate, progress.precision)
-        progress.count_step(update.loss, update.tokens, time.perf_counter() - started)
+        (seconds,) = self._agreed([time.perf_counter() - started])
+        progress.count_step(update.loss, update.tokens, seconds)
         return update
+
+    def _agreed(self, seconds: list[float]) -> list[float]:
+        """The seconds of the first process, where the training ends by them: all must end at the same step."""
+        return self.processes.numbers(seconds) if self.settings.max_minutes else seconds
 
     def _validate(self, should_stop: Callable[[], bool]) -> Validated:
         """Validate in the first process, while the others wait; all return the same, or raise `Stopped`."""
         self._learner.gather()
+        started = time.perf_counter()
         quality: Quality | None = None
         if self.processes.is_first:
             try:
@@ -240,6 +273,8 @@ class Trainer:
         validated, loss, bleu, chrf, exact = self.processes.numbers(numbers)
         if not validated:
             raise Stopped
+        (seconds,) = self._agreed([time.perf_counter() - started])
+        self.progress.validation_seconds += seconds
         quality = quality or Quality(loss, bleu, chrf, exact)
         score = self._score(quality)
         best = self.progress.count_validation(score, self.settings)

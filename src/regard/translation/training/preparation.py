@@ -71,6 +71,7 @@ def prepare(
     if start is not None:
         configuration = _fitted(configuration, start)
     run = Run(folder, configuration, lock=lock)
+    observer.doing("reading the corpus")
     sums = file_sums(corpus_files(configuration.data, data)) if processes.is_first else {}
     corpus = read_data(configuration.data, data, configuration.seed)
     observer.note(
@@ -79,7 +80,9 @@ def prepare(
     if start is not None:
         tokenizers = start.tokenizers()
     else:
+        observer.doing("learning word pieces")
         tokenizers = learn_tokenizers(configuration, by_people(corpus.train), processes, observer)
+    observer.doing("cutting the sentences into word pieces")
     corpus = short_enough(corpus, tokenizers, configuration.data.longest, observer)
     made_paths = made_files(configuration.data, folder)
     if made_paths:

@@ -31,11 +31,13 @@ class Progress:
         threads: 0 before they are chosen, and in checkpoints that did not keep them.
         measured: target tokens a second measured with this precision and these threads; 0 if not measured.
         tokenizer: that of BLEU in all validations; "" in checkpoints that did not keep it.
+        validation_sentences: of a validation; 0 in checkpoints that did not keep it.
         best: score and step of the best validations, best first.
         without_progress: validations since the best score.
         plateaus: how often the learning rate was halved.
         unvalidated: the validation of this step was stopped, and comes first when the training is resumed.
         seconds: of all steps.
+        validation_seconds: of all validations; 0 in checkpoints that did not keep it.
         since: sums for the next report: loss in nats, target tokens, seconds.
     """
 
@@ -46,6 +48,7 @@ class Progress:
     threads: Count = 0
     measured: Annotated[Number, Field(ge=0)] = 0.0
     tokenizer: str = ""
+    validation_sentences: Count = 0
     best_score: Number | None = None
     best: list[tuple[Number, Count]] = field(default_factory=list)
     without_progress: Count = 0
@@ -53,9 +56,15 @@ class Progress:
     unvalidated: bool = False
     target_tokens: Count = 0
     seconds: Number = 0.0
+    validation_seconds: Number = 0.0
     since: Annotated[list[Number], Field(max_length=3)] = field(default_factory=list)
     version: int = VERSION
     __pydantic_config__ = ConfigDict(extra="forbid")
+
+    @property
+    def minutes(self) -> float:
+        """Of all steps and validations."""
+        return (self.seconds + self.validation_seconds) / 60
 
     def count_step(self, loss: float, tokens: int, seconds: float) -> None:
         """Count one more step, with its loss in nats a target token."""

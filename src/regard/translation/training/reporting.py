@@ -83,6 +83,9 @@ class Observer:
     def note(self, text: str) -> None:
         """Receive a message for the user."""
 
+    def doing(self, task: str) -> None:
+        """Receive what begins now, before the first step."""
+
     def stepped(self, event: Stepped, total: int) -> None:
         """Receive a report, after every `log_every` steps."""
 

@@ -12,7 +12,7 @@ PLATEAU_FACTOR = 0.5
 
 
 class Schedule:
-    """`max_steps` and `max_epochs`: the first that is reached ends the training. Patience ends it, too."""
+    """`max_steps`, `max_epochs` and `max_minutes`: the first that is reached ends the training. So does patience."""
 
     def __init__(self, settings: TrainingSettings, epochs: Epochs) -> None:
         self._settings = settings
@@ -29,6 +29,8 @@ class Schedule:
     def spent(self, progress: Progress) -> bool:
         settings = self._settings
         if settings.max_steps and progress.step >= settings.max_steps:
+            return True
+        if settings.max_minutes and progress.minutes >= settings.max_minutes:
             return True
         last_epoch = settings.max_epochs - 1
         return settings.max_epochs > 0 and (

@@ -64,6 +64,7 @@ def settle(progress: Progress, learner: Learner, epochs: Epochs, observer: Obser
         choices = candidates(settings.precision, fixed, threads_here)
         choice = choices[0]
         if len(choices) > 1:
+            observer.doing(f"trying {len(choices)} precisions and numbers of threads")
             choice, progress.measured = _measured(choices, learner, epochs, observer)
     progress.precision, progress.threads = choice
     torch.set_num_threads(progress.threads)
