@@ -5,16 +5,18 @@ python benchmarks/masks.py [--threads 1] [--rounds 5] [--lengths 2048 8192] [--o
 "cut to fit" is the fastest way to call F.scaled_dot_product_attention that we know for each mask: blocks of a window,
 keys cut to their length, one call for each document. Each mask needs code of its own. "written out" is measured up to
 4,096 positions. Both are measured with dropout as well, and one window with ALiBi. Seconds are those of the processor,
-in turns.
+in turns. Rows of other lengths that the file holds are kept.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -135,16 +137,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    rows = []
-    for length in options.lengths:
-        for name in MASKS:
-            for passes in PASSES:
-                with torch.set_grad_enabled(passes != "forward"):
-                    rows.append(compare(name, length, passes, options.rounds))
-                print(
-                    {k: round(v, 4) if isinstance(v, float) else v for k, v in rows[-1].items()},
-                    flush=True,
-                )
+    rows: list[dict[str, Any]] = []
+    if options.out and options.out.exists():
+        stored = json.loads(options.out.read_text())["masks"]
+        rows = [row for row in stored if row["length"] not in options.lengths]
+    for length, name, passes in product(options.lengths, MASKS, PASSES):
+        with torch.set_grad_enabled(passes != "forward"):
+            rows.append(compare(name, length, passes, options.rounds))
+        print(
+            {k: round(v, 4) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True
+        )
         if options.out:
             write(options.out, {"masks": rows})
 

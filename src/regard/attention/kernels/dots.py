@@ -1,12 +1,14 @@
 """Which requests the kernels for dot products can serve, and their arguments."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from regard.attention.kernels.request import Request, name_of
 from regard.attention.masks.layout import Layout
 from regard.attention.normalisers import Softmax
-from regard.attention.products import divided
+from regard.attention.products import blend, divided, dots
 from regard.attention.scores import DotLike
 from regard.attention.scores.score import is_dots
 from regard.loops.availability import transformed
@@ -41,6 +43,29 @@ def factors(request: Request) -> tuple[Tensor, Tensor, float]:
     if not scale > 0:
         query, scale = (-query, -scale) if scale else (query * 0.0, 1.0)
     return query, key, scale / request.normaliser.temperature  # type: ignore[attr-defined]
+
+
+def read_dots(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    addend: Tensor | None,
+    blank: Tensor | None,
+    dropped: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """softmax(query key + addend) value, by operations with gradients of every order.
+
+    The `blank` rows have nothing to read, and read zeros. `dropped` is what dropout makes of the weights.
+    """
+    scores = dots(query, key)
+    if addend is not None:
+        # A row of -inf alone would be NaN, and so would its gradient.
+        scores = scores + (addend if blank is None else addend.masked_fill(blank, 0.0))
+    weights = torch.softmax(scores, dim=-1)
+    if dropped is not None:
+        weights = dropped(weights)
+    reading = blend(weights.to(value.dtype), value)
+    return reading if blank is None else reading.masked_fill(blank, 0.0)
 
 
 def additive_mask(request: Request, dtype: torch.dtype, blank: bool = True) -> Addends:

@@ -5,15 +5,16 @@ precision above all, its overhead for each block costs more than the matrix it s
 """
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from regard.attention.dropout import drop
-from regard.attention.kernels.dots import additive_mask, dots_objection, factors
+from regard.attention.kernels.dots import additive_mask, dots_objection, factors, read_dots
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.tiled import read_tiles
-from regard.attention.products import HALVES, blend, dots, product_dtype
+from regard.attention.products import HALVES, product_dtype
 
 
 class Matmul:
@@ -37,10 +38,6 @@ def _reading(request: Request, value: Tensor) -> Tensor:
         return tiled
     request = request.written()
     query, key, scale = factors(request)
-    scores = dots(query * scale, key)
-    addend, nothing = additive_mask(request, scores.dtype)
-    weights = torch.softmax(scores if addend is None else scores + addend, dim=-1)
-    if request.dropout:
-        weights = drop(weights, request.dropout)
-    reading = blend(weights.to(value.dtype), value)
-    return reading if nothing is None else reading.masked_fill(nothing, 0.0)
+    addends = additive_mask(request, product_dtype(query))
+    dropped = partial(drop, rate=request.dropout) if request.dropout else None
+    return read_dots(query * scale, key, value, *addends, dropped)

@@ -8,12 +8,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.kernels import tiled
-from regard.attention.kernels.dots import additive_mask, dots_objection, factors
+from regard.attention.kernels.dots import additive_mask, dots_objection, factors, read_dots
 from regard.attention.kernels.pieces import flat
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.tiled import fused_backward, fused_forward
 from regard.attention.kernels.zeroed import finite, has_nan
-from regard.attention.products import blend, dots, product_dtype
+from regard.attention.products import product_dtype
 from regard.attention.shapes import Shape
 from regard.loops.availability import in_forward_mode
 
@@ -132,7 +132,13 @@ class _Trained(torch.autograd.Function):
         sides = query.view_as(query), key.view_as(key), value.view_as(value)
         scale = query.shape[-1] ** -0.5 if ctx.scale is None else ctx.scale
         query, key, value = (finite(side) for side in sides) if is_masked else sides
-        reading = _products(query, key, value, addend, ctx.triangle, scale)
+        blank = None
+        if ctx.triangle:
+            shape = query.shape[-2], key.shape[-2]
+            addend = query.new_full(shape, -torch.inf).triu(1)
+        elif addend is not None:
+            blank = (addend == -torch.inf).all(-1, keepdim=True)
+        reading = read_dots(query * scale, key, value, addend, blank)
         places = [i for i in range(3) if ctx.needs_input_grad[i]]
         gradients = torch.autograd.grad(
             reading, [sides[i] for i in places], upstream, create_graph=True
@@ -141,21 +147,6 @@ class _Trained(torch.autograd.Function):
         for i, gradient in zip(places, gradients, strict=True):
             totals[i] = gradient
         return tuple(totals)
-
-
-def _products(
-    query: Tensor, key: Tensor, value: Tensor, addend: Tensor | None, triangle: bool, scale: float
-) -> Tensor:
-    """The reading by two products, whose gradients have gradients; zeros where nothing may be read."""
-    scores, blank = dots(query * scale, key), None
-    if triangle:
-        later = torch.ones_like(scores, dtype=torch.bool).triu(1)
-        scores = scores.masked_fill(later, -torch.inf)
-    elif addend is not None:
-        blank = (addend == -torch.inf).all(-1, keepdim=True)
-        scores = scores + addend.masked_fill(blank, 0.0)
-    reading = blend(scores.softmax(-1), value)
-    return reading if blank is None else reading.masked_fill(blank, 0.0)
 
 
 def is_triangle(request: Request) -> bool:

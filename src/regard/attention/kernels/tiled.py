@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.kernels.dots import factors
+from regard.attention.kernels.dots import factors, read_dots
 from regard.attention.kernels.pieces import Piece, PieceBlocks, Tiling
 from regard.attention.kernels.recomputing import (
     BIAS,
@@ -136,16 +136,11 @@ def _blocks(tiling: Tiling) -> Blocks:
     def read(
         query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, piece: Piece
     ) -> Tensor:
-        added, blank = tiling.additions(piece, bias)
-        scores = (query * tiling.scale) @ key.mT
-        if added is not None:
-            # A row of -inf alone would be NaN, and so would its gradient.
-            scores = scores + (added if blank is None else added.masked_fill(blank, 0.0))
-        weights = scores.softmax(-1)
-        if tiling.request.dropout:
-            weights = weights * tiling.keep(weights, piece)
-        reading = weights @ value
-        return reading if blank is None else reading.masked_fill(blank, 0.0)
+        def dropped(weights: Tensor) -> Tensor:
+            return weights * tiling.keep(weights, piece)
+
+        sides, addends = (query * tiling.scale, key, value), tiling.additions(piece, bias)
+        return read_dots(*sides, *addends, dropped if tiling.request.dropout else None)
 
     return PieceBlocks(read, tiling).unless_changed(tiling.versions)
 
