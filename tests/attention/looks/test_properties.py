@@ -28,6 +28,7 @@ SHUT: dict[str, Callable[[int], Any]] = {  # of as many keys
     "padding": lambda keys: masks.padding([min(5, keys), 0, keys - keys // 4]),
     "both": lambda keys: masks.causal(align="end") & masks.padding([keys, min(3, keys), 1]),
     "either": lambda keys: masks.band(0, 0) | masks.band(-4, 6),
+    "complement": lambda keys: ~masks.band(1, 1),
     "odd": lambda keys: lambda row, column: (row + column) % 3 > 0,
 }
 

@@ -339,6 +339,15 @@ class Complement(Mask):
     def window(self, rows: Tensor, columns: Tensor, frame: Frame) -> Tensor:
         return ~self.mask.window(rows, columns, frame)
 
+    def reach(self, rows: range, frame: Frame) -> Reach:
+        some, every = self.mask.reach(rows, frame)
+        readable = _outside(every, frame.keys)
+        hull = range(readable[0].start, readable[-1].stop) if readable else range(0)
+        return Reach(hull, max(_outside(some, frame.keys), key=len, default=range(0)))
+
+    def runs(self, rows: range, frame: Frame) -> list[range]:
+        return _outside(self.mask.reach(rows, frame).every, frame.keys)
+
     def entries(self, frame: Frame) -> list[Mask] | None:
         masks = self.mask.entries(frame)
         return None if masks is None else [Complement(mask) for mask in masks]
@@ -369,6 +378,12 @@ def overlap(run: range, limits: range) -> range:
 def covers(outer: range, inner: range) -> bool:
     """Whether all positions of the second run are in the first."""
     return not inner or (outer.start <= inner.start and inner.stop <= outer.stop)
+
+
+def _outside(run: range, length: int) -> list[range]:
+    """The runs of positions before and after a run of them."""
+    sides = (range(run.start), range(run.stop, length)) if run else (range(length),)
+    return [side for side in sides if side]
 
 
 def _hull(run: range, neighbour: range) -> range:
