@@ -3,21 +3,25 @@
 python benchmarks/quality/aligners.py [--eflomal eflomal-align] [--held-out] [--out benchmarks/results/word_links.json]
 python benchmarks/quality/aligners.py --corpora --eflomal eflomal-align [--out benchmarks/results/aligners.json]
 
-"alone": an aligner sees the sentences of the set and nothing else. "together": also those of the other sets of the same
-languages; their links are not read. With `--corpora` eflomal sees the training pairs of our translators as well.
-eflomal is a program of its own under another licence: install it elsewhere (`pip install eflomal`, which needs a C
-compiler) and name it here; without it the table says so. The folder REGARD_DATA names holds corpora and gold.
+"alone": an aligner sees the sentences of the set and nothing else. "together": golden en-fr dev and Hansards dev, the
+trial sentences of Hansards and the sentences of ALIBI are one text; of the latter two the links are not read. With
+`--corpora` eflomal sees the training pairs of our translators as well. eflomal is a program of its own under another
+licence: install it elsewhere (`pip install eflomal`, which needs a C compiler) and name it here; without it the table
+says so. The folder REGARD_DATA names holds corpora and gold.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from statistics import mean
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -31,27 +35,28 @@ from regard.translation.aligning.adapted import adapt
 from regard.translation.aligning.aligner import Aligned
 from regard.translation.evaluation.alignment import Link, diagonal_links, measure_alignment
 from regard.translation.evaluation.gold import Gold, read_gold
-from regard.translation.text.corpora import Tsv, read_pairs
+from regard.translation.text.corpora import Tsv, read_lines, read_pairs
+from regard.translation.translator import Translator
 
-TRIAL = "wa-enfr-hansards/trial_sure_only.jsonl"
-# By set: its file, and files of the same languages. The choice of all constants was made on these.
-SETS = {
-    "golden en-es dev": ("wa-golden-europarl/en-es.dev.jsonl", ()),
-    "golden en-fr dev": (
-        "wa-golden-europarl/en-fr.dev.jsonl",
-        ("wa-enfr-hansards/dev.jsonl", TRIAL),
-    ),
-    "Hansards dev": (
-        "wa-enfr-hansards/dev.jsonl",
-        (TRIAL, "wa-golden-europarl/en-fr.dev.jsonl"),
-    ),
-    "Romanian-English": ("wa-roen/test.jsonl", ()),
+DEVELOPMENT = {  # all constants were chosen on these
+    "golden en-es dev": "wa-golden-europarl/en-es.dev.jsonl",
+    "golden en-fr dev": "wa-golden-europarl/en-fr.dev.jsonl",
+    "Hansards dev": "wa-enfr-hansards/dev.jsonl",
+    "Romanian-English": "wa-roen/test.jsonl",
 }
+FRENCH = ["golden en-fr dev", "Hansards dev"]
 ALIBI = [
     f"alibi-fr-en/{name}.jsonl"
     for name in ("ChatBotte_MasterCat", "LAuberge_TheInn", "LaBarbeBleue_BlueBeard")
 ]
 HELD_OUT = {"golden en-pt": ["wa-golden-europarl/en-pt.dev.jsonl"], "ALIBI fr-en": ALIBI}
+TRIAL = "wa-enfr-hansards/trial_sure_only.jsonl"
+# A translator for each set, and whether it reads the set's target. The share of its attention was chosen on French.
+TRANSLATORS = {
+    "golden en-fr dev": ("en-fr", False),
+    "Hansards dev": ("en-fr", False),
+    "golden en-es dev": ("es-en", True),
+}
 CORPORA = {
     "golden en-es dev": "tatoeba-spa-eng/train.tsv",
     "golden en-fr dev": "tatoeba-fra-eng/train.tsv",
@@ -101,64 +106,121 @@ def calibration_error(aligned: Sequence[Aligned], gold: Gold) -> float:
     return float(np.abs(gaps).sum() / len(bins))
 
 
-def ours(pairs: Pairs, gold: Gold, seeds: int) -> dict[str, Any]:
-    """Means over seeds, and the error rate of each; the gold is that of the first pairs."""
-    runs, errors, seconds = [], [], []
+def enciphered(pairs: Pairs) -> Pairs:
+    """The pairs with each letter of the targets replaced by one of another script (Ethiopic)."""
+    targets = [[word.lower() for word in target] for _, target in pairs]
+    letters = sorted({c for target in targets for word in target for c in word if c.isalpha()})
+    table = {ord(letter): 0x1200 + number for number, letter in enumerate(letters)}
+    words = [[word.translate(table) for word in target] for target in targets]
+    return [(source, target) for (source, _), target in zip(pairs, words, strict=True)]
+
+
+def ours(
+    pairs: Pairs, golds: Sequence[Gold], seeds: int, translator: str | None = None
+) -> list[dict[str, Any]]:
+    """For each gold, means over seeds, and the error rate of each seed. The golds are those of the first pairs."""
+    runs: list[list[dict[str, float]]] = [[] for _ in golds]
     for seed in range(seeds):
         begin = time.process_time()
-        aligned = list(adapt(pairs, seed=seed).aligned())[: len(gold)]
-        seconds.append(time.process_time() - begin)
-        runs.append(scores([pair.links for pair in aligned], gold))
-        errors.append(calibration_error(aligned, gold))
-    means = {name: mean(run[name] for run in runs) for name in runs[0]}
-    return means | {
-        "aer_by_seed": [run["aer"] for run in runs],
-        "calibration_error": mean(errors),
-        "processor_seconds": mean(seconds),
-    }
+        text = adapt(pairs, seed=seed)
+        if translator:
+            opened = Translator.open(translator)
+            text = text.attended(opened.model, opened.tokenizers)
+        aligned = iter(list(text.aligned()))
+        seconds = time.process_time() - begin
+        for gold, run in zip(golds, runs, strict=True):
+            links = list(islice(aligned, len(gold)))
+            error = {"calibration_error": calibration_error(links, gold)}
+            error |= {"processor_seconds": seconds, "share_of_attention": text.share}
+            run.append(scores([pair.links for pair in links], gold) | error)
+    return [
+        {name: mean(score[name] for score in run) for name in run[0]}
+        | {"aer_by_seed": [score["aer"] for score in run]}
+        for run in runs
+    ]
 
 
-def row(gold: Gold, others: Pairs, program: str | None, seeds: int) -> dict[str, Any]:
-    pairs = [*(gold.words or []), *others]
-    answer: dict[str, Any] = {"regard": ours(pairs, gold, seeds), "eflomal": "not installed here"}
-    if program:
-        answer["eflomal"] = scores(align(program, pairs)[: len(gold)], gold)
+def row(
+    names: Sequence[str], golds: Sequence[Gold], pairs: Pairs, options: argparse.Namespace
+) -> dict[str, Any]:
+    """A row for each gold, whose pairs are the first: ours, and eflomal's."""
+    answer: dict[str, Any] = {}
+    theirs = iter(align(options.eflomal, pairs) if options.eflomal else [])
+    for name, gold, measured in zip(names, golds, ours(pairs, golds, options.seeds), strict=True):
+        links = list(islice(theirs, len(gold)))
+        eflomal = scores(links, gold) if options.eflomal else "not installed here"
+        answer[name] = {"sentences": len(gold), "regard": measured, "eflomal": eflomal}
+        print(f"{name}: {measured['aer']:.1f}", measured, eflomal, flush=True)
     return answer
 
 
-def alone(data: Path, options: argparse.Namespace) -> dict[str, Any]:
-    table: dict[str, Any] = {}
-    for name, (file, others) in SETS.items():
-        gold = read_gold(data / file)
-        more = [pair for other in others for pair in read_gold(data / other).words or []]
-        if others:
-            more += [
-                (target, source)
-                for other in ALIBI
-                for source, target in read_gold(data / other).words or []
-            ]
-        table[name] = {
-            "sentences": len(gold),
-            "alone": row(gold, [], options.eflomal, options.seeds),
-        }
-        if more:
-            table[name]["together"] = row(gold, more, options.eflomal, options.seeds)
-        print(name, table[name], flush=True)
+def tables(data: Path, options: argparse.Namespace) -> dict[str, Any]:
+    golds = {name: read_gold(data / file) for name, file in DEVELOPMENT.items()}
+    words = {name: gold.words or [] for name, gold in golds.items()}
+    french = [golds[name] for name in FRENCH]
+    both = [pair for name in FRENCH for pair in words[name]]
+    both += read_gold(data / TRIAL).words or []
+    both += [
+        (target, source) for file in ALIBI for source, target in read_gold(data / file).words or []
+    ]
+    alone, hidden, attended = {}, {}, {}
+    for name, gold in golds.items():
+        alone |= row([name], [gold], words[name], options)
+        if name in TRANSLATORS:
+            model, flip = TRANSLATORS[name]
+            gold = gold.flipped() if flip else gold
+            (attended[name],) = ours(gold.words or [], [gold], options.seeds, model)
+            print(f"{name} with {model}: {attended[name]['aer']:.1f}", attended[name], flush=True)
+    roman = "Romanian-English"
+    hidden |= row([roman], [golds[roman]], enciphered(words[roman]), options)
+    hidden |= row(FRENCH, french, enciphered(both), options)
+    answer = {
+        "alone": alone,
+        "together": row(FRENCH, french, both, options),
+        "alone, target letters enciphered": {roman: hidden.pop(roman)},
+        "together, target letters enciphered": hidden,
+        "alone, with the attention of a translator": attended,
+    }
     for name, files in HELD_OUT.items() if options.held_out else ():
         gold = joined([read_gold(data / file) for file in files])
-        table[name] = {
-            "sentences": len(gold),
-            "alone": row(gold, [], options.eflomal, options.seeds),
-        }
-        print(name, table[name], flush=True)
-    return table
+        pairs = gold.words or []
+        held = answer.setdefault("held out, alone", {})
+        held |= row([name], [gold], pairs, options)
+        held |= row([f"{name}, target letters enciphered"], [gold], enciphered(pairs), options)
+    return answer
+
+
+def growth(data: Path) -> list[dict[str, float]]:
+    """Processor seconds and the peak of memory of the whole command, each in a process of its own."""
+    answer = []
+    lines = [line.split("\t")[:2] for line in read_lines(data / "tatoeba-spa-eng/train.tsv")]
+    with TemporaryDirectory() as folder:
+        for count in (500, 10_000, 20_000, 40_000, 100_000):
+            table = Path(folder) / f"{count}.tsv"
+            table.write_text("".join("\t".join(line) + "\n" for line in lines[:count]))
+            command = [str(Path(sys.executable).parent / "regard"), "align", "--adapt", str(table)]
+            links = Path(folder) / "links"
+            with links.open("wb") as out:
+                process = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL)
+            _, status, used = os.wait4(process.pid, 0)
+            assert status == 0
+            assert links.read_bytes().count(b"\n") == count
+            answer.append(
+                {
+                    "pairs": count,
+                    "processor_seconds": used.ru_utime + used.ru_stime,
+                    "peak_megabytes": used.ru_maxrss / 1024,
+                }
+            )
+            print(answer[-1], flush=True)
+    return answer
 
 
 def with_corpora(data: Path, program: str) -> dict[str, Any]:
     """The diagonal, and eflomal with the training pairs of our translators behind the gold's sentences."""
     table: dict[str, Any] = {}
     for name, corpus in CORPORA.items():
-        gold = read_gold(data / SETS[name][0])
+        gold = read_gold(data / DEVELOPMENT[name])
         asked = gold.words or []
         pairs = read_pairs(Tsv(data / corpus)).pairs
         known = [(pair.source.split(), pair.target.split()) for pair in pairs]
@@ -185,7 +247,9 @@ def main() -> None:
     if options.corpora:
         results = {"table": with_corpora(data, options.eflomal)}
     else:
-        results = {"table": alone(data, options), "published": PUBLISHED}
+        results = {"table": tables(data, options), "published": PUBLISHED}
+        results["growth"] = growth(data)
+        print("published:", PUBLISHED)
     if options.out:
         write(options.out, results)
 

@@ -37,7 +37,7 @@ class Sampler:
         self.pseudo = self.direction.pseudo(similarities(*forms, (types.source, types.target)))
         self.links = np.zeros(len(self.cells.target), np.int32) + NONE
         self.state = np.array([7], np.uint64)
-        self.buffers = Buffers(np.zeros(20), np.zeros(20, np.int32), np.zeros(2 * REACH + 2))
+        self.buffers = Buffers.of(20, REACH)
         self.posterior = np.zeros(len(self.cells.pairs), np.float32)
         sweeps.begin(self.cells, self.counts, self.links, self.state)
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.translation.aligning.aligner import Aligned
+from regard.translation.aligning.agreement import agreeing
+from regard.translation.aligning.aligner import Aligned, Aligner
 from regard.translation.evaluation.alignment import (
     Link,
     argmax_links,
@@ -20,10 +23,18 @@ from regard.translation.evaluation.alignment import (
 )
 from regard.translation.linking.learning import Posteriors, Progress, WordPairs, learn
 from regard.translation.linking.priors import Priors
+from regard.translation.models.protocol import TranslationModel
+from regard.translation.runs import Tokenizers
 
 THRESHOLD = 0.45
+# The share of gold links among links of each mean probability, between these points a line. From the gold of
+# `benchmarks/quality/aligners.py`; it changes no link at the usual threshold.
+_MEANS, _SHARES = (0.0, 0.35, THRESHOLD, 1.0), (0.0, 0.24, THRESHOLD, 0.98)
 _LIKELIER = 0.5
+# The pairs by which heads of a translator are compared, and those that it reads at once.
+_TRIAL, _CHUNK = 200, 256
 Method = Literal["threshold", "grow-diagonal"]
+Matrix = Float[Tensor, "target source"]
 
 
 @dataclass(frozen=True)
@@ -34,36 +45,87 @@ class AdaptedText:
         pairs: the words of each sentence and of its translation.
         posteriors: the probability of each link.
         priors: what was learnt, for later text.
+        aligner: a translator whose attention is averaged in.
+        share: of the attention in that average.
     """
 
     pairs: WordPairs
     posteriors: Posteriors
     priors: Priors
+    aligner: Aligner | None = None
+    share: float = 0.0
+
+    def attended(self, model: TranslationModel, tokenizers: Tokenizers) -> AdaptedText:
+        """With the attention of a translator of these languages: of the head that agrees most with the learnt links.
+
+        Its share in the average is half of their F1, so that a head that knows little changes little. Raises
+        `ConfigurationError` for a model without attention to the source.
+        """
+        trial = [pair for pair in islice(self.aligned(), _TRIAL) if pair.links]
+        words, links = (
+            [(pair.source, pair.target) for pair in trial],
+            [pair.links for pair in trial],
+        )
+        aligner, agreement = agreeing(model, tokenizers, words, links) or (None, 0.0)
+        return replace(self, aligner=aligner, share=agreement / 2)
 
     def aligned(
         self, method: Method = "threshold", threshold: float = THRESHOLD
     ) -> Iterator[Aligned]:
-        """The links of each pair. Their weights are the means of the probabilities of both directions.
+        """The links of each pair. Their weights are the means of the probabilities of both directions, `calibrated`.
 
         Args:
-            method: "threshold" links words from that mean on; "grow-diagonal" joins the likeliest links of both
+            method: "threshold" links words from that weight on; "grow-diagonal" joins the likeliest links of both
                 directions by grow-diag-final-and.
         """
-        for number, (source, target) in enumerate(self.pairs):
-            if number in self.posteriors.too_long:
+        for (source, target), directions in zip(self.pairs, self._directions(), strict=True):
+            if directions is None:
                 zeros = torch.zeros(()).expand(len(target), len(source))  # of one number in memory
                 yield Aligned(list(source), list(target), set(), zeros)
                 continue
-            forward, backward = map(torch.from_numpy, self.posteriors.matrices(number))
-            weights = (forward + backward) / 2
+            forward, backward = directions
+            weights = calibrated((forward + backward) / 2)
             if method == "threshold":
                 links = threshold_links(weights, threshold)
             else:
                 links = grow_diagonal(_likeliest(forward), flipped(_likeliest(backward.T)))
             yield Aligned(list(source), list(target), links, weights)
 
+    def _directions(self) -> Iterator[tuple[Matrix, Matrix] | None]:
+        """Both directions of each pair; None for a pair that is too long."""
+        too_long = set(self.posteriors.too_long)
+        for begin in range(0, len(self.pairs), _CHUNK):
+            numbers = range(begin, min(begin + _CHUNK, len(self.pairs)))
+            readable = [number for number in numbers if number not in too_long]
+            attention = self._attention(readable)
+            for number in numbers:
+                if number in too_long:
+                    yield None
+                    continue
+                forward, backward = map(torch.from_numpy, self.posteriors.matrices(number))
+                if number in attention:
+                    forward = torch.lerp(forward, attention[number], self.share)
+                    backward = torch.lerp(backward, attention[number], self.share)
+                yield forward, backward
 
-def _likeliest(weights: Float[Tensor, "target source"]) -> set[Link]:
+    def _attention(self, numbers: Sequence[int]) -> dict[int, Matrix]:
+        """The attention of those pairs that the translator reads to their end."""
+        if self.aligner is None:
+            return {}
+        read = self.aligner.align([self.pairs[number] for number in numbers])
+        return {n: pair.weights for n, pair in zip(numbers, read, strict=True) if not pair.unread}
+
+
+def calibrated(mean: Matrix) -> Matrix:
+    """The share of right links that a mean of probabilities stands for.
+
+    >>> calibrated(torch.tensor([0.0, 0.35, 0.45, 1.0])).tolist()
+    [0.0, 0.23999999463558197, 0.44999998807907104, 0.9800000190734863]
+    """
+    return torch.from_numpy(np.interp(mean.numpy(), _MEANS, _SHARES).astype(np.float32))
+
+
+def _likeliest(weights: Matrix) -> set[Link]:
     """The likeliest source word of each target word, where it is likelier than none."""
     return argmax_links(weights) & threshold_links(weights, _LIKELIER)
 

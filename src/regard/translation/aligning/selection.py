@@ -84,18 +84,23 @@ def _all_links(
     readings: Sequence[WordAttention], full: WordAttention
 ) -> Iterator[tuple[Choice, list[set[Link]]]]:
     """Every choice with its links. Choices that use the same matrix share it."""
+    for plain in matrix_choices(full, (False, True)):
+        matrices = [weights_of(reading, plain) for reading in readings]
+        shares = (replace(plain, method="threshold", threshold=share) for share in THRESHOLDS)
+        for choice in (plain, replace(plain, method="mutual"), *shares):
+            yield choice, [links_of(weights, choice) for weights in matrices]
+
+
+def matrix_choices(full: WordAttention, balanced: Sequence[bool]) -> Iterator[Choice]:
+    """A choice for each matrix of a reading: of each head, the mean of each layer, and that of all."""
     places: list[tuple[int | None, int | None]] = []
     for layer, heads in full.written.items():
         places += [(layer, None), *((layer, head) for head in range(len(heads)) if len(heads) > 1)]
     if len(full.written) > 1:
         places.append((None, None))
     rows: tuple[Rows, ...] = ("written", "read")
-    for place, row, balanced in product(places, rows, (False, True)):
-        plain = Choice(*place, row, balanced)
-        matrices = [weights_of(reading, plain) for reading in readings]
-        shares = (replace(plain, method="threshold", threshold=share) for share in THRESHOLDS)
-        for choice in (plain, replace(plain, method="mutual"), *shares):
-            yield choice, [links_of(weights, choice) for weights in matrices]
+    for place, row, is_balanced in product(places, rows, balanced):
+        yield Choice(*place, row, is_balanced)
 
 
 def _measure(links: Sequence[Set[Link]], gold: Gold, rows: slice) -> AlignmentScores:

@@ -97,9 +97,7 @@ def sample(
     state = np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)
     links = np.full(len(cells.target), sweeps.NONE, np.int32)
     longest = int(np.diff(cells.source_begins).max(initial=0))
-    buffers = Buffers(
-        np.zeros(longest), np.zeros(longest, np.int32), np.zeros(2 * LONGEST_JUMP + 2)
-    )
+    buffers = Buffers.of(longest, LONGEST_JUMP)
     sweeps.begin(cells, counts, links, state)
     simple = simple_rounds(rounds)
     for stage, count in (

@@ -66,13 +66,13 @@ def learn(
         progress: called with the number of rounds that are done, of `all_rounds`.
 
     Returns:
-        The posteriors, and the counts of this text with those of the earlier one.
+        The posteriors, and the counts of this text with those of the earlier one, of the last chain of each form.
     """
     too_long = [n for n, (s, t) in enumerate(pairs) if len(s) * len(t) > MOST_CELLS]
     readable = list(pairs)
     for n in too_long:
         readable[n] = [], []
-    rounds = _rounds(len(pairs))
+    rounds, repeats = _rounds(len(pairs)), _repeats(len(pairs))
     clock = _Clock(progress)
     cells = sum(len(source) * len(target) for source, target in readable)
     posteriors = {forward: np.zeros(cells, np.float32) for forward in (True, False)}
@@ -83,26 +83,27 @@ def learn(
         types = TypePairs.of(source, target)
         begins = types.begins
         dice = similarities(source.forms, target.forms, (types.source, types.target))
-        chains = []
-        for forward, posterior in posteriors.items():
-            direction = Direction(source, target, types, forward)
-            counts, name = direction.counts(), _name(form, forward)
-            if priors is not None:
-                priors.chains[name].add_to(counts, direction)
-            chain = partial(
-                sample,
-                direction,
-                counts,
-                dice,
-                posterior,
-                rounds=rounds,
-                share=1 / len(FORMS),
-                seed=[seed, letters or 0, forward],
-                tick=clock.tick,
-            )
-            chains.append(chain)
-            learned[name] = direction, counts
-        _together(chains, clock)
+        for repeat in range(repeats):
+            chains = []
+            for forward, posterior in posteriors.items():
+                direction = Direction(source, target, types, forward)
+                counts, name = direction.counts(), _name(form, forward)
+                if priors is not None:
+                    priors.chains[name].add_to(counts, direction)
+                chain = partial(
+                    sample,
+                    direction,
+                    counts,
+                    dice,
+                    posterior,
+                    rounds=rounds,
+                    share=1 / (repeats * len(FORMS)),
+                    seed=[seed, letters or 0, forward, repeat],
+                    tick=clock.tick,
+                )
+                chains.append(chain)
+                learned[name] = direction, counts
+            _together(chains, clock)
     shapes = [(len(target), len(source)) for source, target in pairs]
     taught = Priors({name: Learned.of(*chain) for name, chain in learned.items()})
     return Posteriors(posteriors[True], posteriors[False], begins, shapes, too_long), taught
@@ -113,9 +114,15 @@ def _rounds(pairs: int) -> int:
     return max(8, min(100, int(5000 / sqrt(max(1, pairs)))))
 
 
+def _repeats(pairs: int) -> int:
+    """The chains of each form and direction. They end in different places; their mean is better than each of them."""
+    return max(1, min(3, 30_000 // max(1, pairs)))
+
+
 def all_rounds(pairs: int) -> int:
     """The rounds of all chains, for a text of so many pairs."""
-    return 2 * len(FORMS) * (_rounds(pairs) + 2 * simple_rounds(_rounds(pairs)))
+    rounds = _rounds(pairs)
+    return 2 * len(FORMS) * _repeats(pairs) * (rounds + 2 * simple_rounds(rounds))
 
 
 def chain_names() -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from regard.loops.compiling import compiled, inner
+from regard.loops.compiling import compiled, inner, lanes, lanes_inlined
 
 WORDS, JUMPS, FERTILITY = 1, 2, 3  # the stages
 NONE = -1  # the link of a word that comes from no word
@@ -60,16 +60,27 @@ class Pseudo(NamedTuple):
 
 
 class Buffers(NamedTuple):
-    """Room for one sentence: weights of source positions, their fertility, and running sums of jumps."""
+    """Arrays for one sentence: of source positions, and the running sums of jumps."""
 
     weights: Any
+    running: Any
+    factors: Any
+    norms: Any
     fertility: Any
     jump_sums: Any
+
+    @classmethod
+    def of(cls, words: int, longest_jump: int) -> Buffers:
+        """For source sentences of so many words at most."""
+        weights, running, factors, norms = np.zeros((4, words))
+        fertility, sums = np.zeros(words, np.int32), np.zeros(2 * longest_jump + 2)
+        return cls(weights, running, factors, norms, fertility, sums)
 
 
 @inner
 def _uniform(state: Any) -> Any:
     """A number in [0, 1): xorshift64* (Vigna 2016)."""
+    lanes_inlined()
     x = state[0]
     x ^= x >> np.uint64(12)
     x ^= x << np.uint64(25)
@@ -81,6 +92,7 @@ def _uniform(state: Any) -> Any:
 @inner
 def _sentence(cells: Any, n: Any) -> Any:
     """Where the source and the target of a pair begin, and how many words they have."""
+    lanes_inlined()
     place, target_place = cells.source_begins[n], cells.target_begins[n]
     length = cells.source_begins[n + 1] - place
     return place, target_place, length, cells.target_begins[n + 1] - target_place
@@ -89,6 +101,7 @@ def _sentence(cells: Any, n: Any) -> Any:
 @inner
 def _bin(jump: Any, jumps: Any) -> Any:
     """The place of a jump among the counts: long ones share the outermost."""
+    lanes_inlined()
     reach = jumps.size // 2
     return min(max(jump + reach, 0), 2 * reach)
 
@@ -96,6 +109,7 @@ def _bin(jump: Any, jumps: Any) -> Any:
 @inner
 def _next_link(links: Any, at: Any, end: Any, length: Any) -> Any:
     """The source position of the next linked word, or the end of the sentence."""
+    lanes_inlined()
     for j in range(at, end):
         if links[j] != NONE:
             return links[j]
@@ -122,6 +136,7 @@ def _count(
         cell: of the link.
         near: the source positions of the links before and after.
     """
+    lanes_inlined()
     previous, following = near
     if i == NONE:
         counts.unlinked[word] += by
@@ -163,6 +178,36 @@ def begin(cells: Any, counts: Any, links: Any, state: Any) -> None:
             counts.fertility[cells.source[place + k], min(fertility, highest)] += 1
 
 
+@inner
+def _factor(
+    stage: Any, cells: Any, counts: Any, pseudo: Any, buffers: Any, place: Any, i: Any
+) -> None:
+    """The factors of a source position that are the same for every target word."""
+    lanes_inlined()
+    source, highest = cells.source[place + i], counts.fertility.shape[1] - 1
+    below = counts.sources[source] + np.float64(pseudo.sources[source])
+    factor = buffers.norms[i]
+    if stage >= FERTILITY:
+        fewer = min(buffers.fertility[i], highest)
+        more = min(buffers.fertility[i] + 1, highest)
+        factor *= counts.fertility[source, more] + pseudo.fertility[more]
+        # This position itself is counted at its present fertility.
+        below *= counts.fertility[source, fewer] - 1 + pseudo.fertility[fewer]
+    buffers.factors[i] = factor / below
+
+
+@inner
+def _factors(
+    stage: Any, cells: Any, counts: Any, pseudo: Any, buffers: Any, place: Any, length: Any, i: Any
+) -> None:
+    """The factors of all positions of the type at position i, whose counts have changed."""
+    lanes_inlined()
+    if i != NONE:
+        for k in range(length):
+            if cells.source[place + k] == cells.source[place + i]:
+                _factor(stage, cells, counts, pseudo, buffers, place, k)
+
+
 @compiled
 def sweep(
     stage: Any,
@@ -176,8 +221,9 @@ def sweep(
     posterior: Any,
 ) -> None:
     """Draw every link anew; add `share` of each distribution to `posterior`, by cell."""
-    weights, fertility, sums = buffers
-    highest, reach = counts.fertility.shape[1] - 1, counts.jumps.size // 2
+    lanes()
+    weights, running, factors, norms, fertility, sums = buffers
+    reach = counts.jumps.size // 2
     odds = pseudo.no_link / (1 - pseudo.no_link)
     types = counts.unlinked.size - 1
     for n in range(cells.begins.size - 1):
@@ -191,6 +237,13 @@ def sweep(
                 fertility[links[j]] += 1
         for k in range(2 * reach + 1):
             sums[k + 1] = sums[k] + counts.jumps[k] + pseudo.jumps
+        for i in range(length):
+            norms[i] = 1.0
+            if stage >= JUMPS:
+                # A jump from i may end anywhere in the sentence, or after it: its share is of these.
+                low, high = max(reach - i, 0), min(length - i + reach, 2 * reach)
+                norms[i] /= sums[high + 1] - sums[low]
+            _factor(stage, cells, counts, pseudo, buffers, place, i)
         previous = -1
         for j in range(words):
             word, old = cells.target[target_place + j], links[target_place + j]
@@ -198,43 +251,36 @@ def sweep(
             following = _next_link(links, target_place + j + 1, target_place + words, length)
             near = (previous, following)
             _count(cells, counts, buffers, place, word, corner + old * source_step, old, near, -1)
+            _factors(stage, cells, counts, pseudo, buffers, place, length, old)
+            for i in range(length):
+                pair = cells.pairs[corner + i * source_step]
+                weights[i] = factors[i] * (counts.pairs[pair] + pseudo.pairs[pair])
+            if stage >= JUMPS:
+                for i in range(length):
+                    before = counts.jumps[_bin(i - previous, counts.jumps)] + pseudo.jumps
+                    after = counts.jumps[_bin(following - i, counts.jumps)] + pseudo.jumps
+                    weights[i] *= before * after
             total = 0.0
             for i in range(length):
-                source, pair = cells.source[place + i], cells.pairs[corner + i * source_step]
-                weight = np.float64(counts.pairs[pair] + pseudo.pairs[pair]) / (
-                    counts.sources[source] + pseudo.sources[source]
-                )
-                if stage >= JUMPS:
-                    # A jump from i may end anywhere in the sentence, or after it: its share is of these.
-                    low, high = max(reach - i, 0), min(length - i + reach, 2 * reach)
-                    weight *= counts.jumps[_bin(i - previous, counts.jumps)] + pseudo.jumps
-                    weight *= counts.jumps[_bin(following - i, counts.jumps)] + pseudo.jumps
-                    weight /= sums[high + 1] - sums[low]
-                if stage >= FERTILITY:
-                    fewer, more = min(fertility[i], highest), min(fertility[i] + 1, highest)
-                    weight *= counts.fertility[source, more] + pseudo.fertility[more]
-                    # This position itself is counted at its present fertility.
-                    weight /= counts.fertility[source, fewer] - 1 + pseudo.fertility[fewer]
-                weights[i] = weight
-                total += weight
+                total += weights[i]
+                running[i] = total
             null = odds * (counts.unlinked[word] + pseudo.unlinked)
             null /= counts.unlinked[types] + pseudo.unlinked * types
             if stage >= JUMPS:
                 null *= counts.jumps[_bin(following - previous, counts.jumps)] + pseudo.jumps
             else:
                 null *= length
-            remaining = _uniform(state) * (total + null)
-            new = NONE
-            for i in range(length):
-                remaining -= weights[i]
-                if remaining < 0:
-                    new = i
-                    break
+            draw, new = _uniform(state) * (total + null), NONE
+            if draw < total:
+                new = 0
+                for i in range(length):
+                    new += running[i] <= draw
             if share > 0:
                 scale = share / (total + null)
                 for i in range(length):
                     posterior[corner + i * source_step] += np.float32(scale * weights[i])
             links[target_place + j] = new
             _count(cells, counts, buffers, place, word, corner + new * source_step, new, near, 1)
+            _factors(stage, cells, counts, pseudo, buffers, place, length, new)
             if new != NONE:
                 previous = new
