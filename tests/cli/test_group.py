@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from regard.cli.group import add, grouped
-from regard.cli.options.corpora import CorpusOptions
+from regard.cli.options.corpora import CorpusOptions, LanguageOptions
 from regard.errors import ConfigurationError
 
 
@@ -49,10 +49,11 @@ def test_a_field_without_a_default_is_required(app):
 def test_several_files_of_each_side_are_several_corpora(monkeypatch):
     monkeypatch.delenv("REGARD_DATA", raising=False)
     sides = [[Path("a.es"), Path("b.es")], [Path("a.en"), Path("b.en")]]
-    corpora = CorpusOptions(*sides).corpora(None)
+    languages = LanguageOptions()
+    corpora = CorpusOptions(source=sides[0], target=sides[1], languages=languages).corpora(None)
     assert [(one.source, one.target) for one in corpora] == list(zip(*sides, strict=True))
     with pytest.raises(ConfigurationError, match="2 --source and 1 --target"):
-        CorpusOptions(sides[0], sides[1][:1]).corpora([])
+        CorpusOptions(source=sides[0], target=sides[1][:1], languages=languages).corpora([])
 
 
 def draw(*, size: int, plain: bool = False, line: str = "") -> None:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 
 import pytest
 from tests.journeys.commands import check_refused, run
+
+from regard.translation.formats.tmx import Tmx
+from regard.translation.linking import learning
 
 LINES = [f"la {n} {a} .\tthe {b} {m}." for n, m in
          (("casa", "house"), ("mesa", "table"), ("silla", "chair"), ("calle", "street"))
@@ -61,6 +66,9 @@ def test_one_sentence_is_aligned_with_what_was_kept(files):
         (["--tokenized"], "--tokenized: only with --adapt"),
         (["--adapt", "--tokenized", "--characters"], "leave out --characters"),
         (["--adapt", "--priors", "kept", "--keep", "kept"], "leave out --priors"),
+        (["--translator", "es-en"], "--translator: only with --adapt"),
+        (["--adapt", "--format", "tmx"], "--format tmx: give --source-language"),
+        (["--adapt", "--source-language", "es"], "--source-language is for TMX files"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -85,7 +93,7 @@ def test_a_line_of_many_words_has_no_links_and_is_named(files):
     assert result.code == 0
     assert result.lines[0] == ""
     assert len(result.lines) == 2
-    assert "line 1: 100,000 and 100,000 words are too long" in result.err
+    assert "pair 1: 100,000 and 100,000 words are too long" in result.err
 
 
 @pytest.mark.parametrize("pair", [["a", "b"], ["b", "a"], ["pairs.tsv"]], ids=" ".join)
@@ -94,3 +102,56 @@ def test_what_is_kept_is_not_written_over_the_text(files, pair):
     result = run("align", "--adapt", *pair, "--keep", f"./{pair[0]}")
     check_refused(result, "is the text to align: name another file", code=2)
     assert (files / pair[0]).read_bytes() == text
+
+
+UNIT = '<tu><tuv xml:lang="es"><seg>{}</seg></tuv><tuv xml:lang="en"><seg>{}</seg></tuv></tu>\n'
+
+
+@pytest.fixture
+def memory(files):
+    pytest.importorskip("lxml")
+    lines = (files / "pairs.tsv").read_text(encoding="utf-8").split("\n")
+    units = "".join(UNIT.format(*line.split("\t")) for line in lines)
+    text = f'<tmx version="1.4"><header srclang="es"/><body>{units}</body></tmx>'
+    (files / "pairs.tmx").write_text(text, encoding="utf-8")
+    return files
+
+
+def test_a_translation_memory_has_the_links_of_its_table(memory):
+    lines = run("align", "--adapt", "pairs.tsv").lines
+    assert run("align", "--adapt", "pairs.tmx").lines == lines
+    languages = ["--source-language", "es", "--target-language", "en"]
+    result = run("align", "--adapt", "pairs.tmx", *languages, "--format", "tmx")
+    (memory / "linked.tmx").write_text(result.out, encoding="utf-8")
+    assert list(Tmx(memory / "linked.tmx").rows()) == list(Tmx(memory / "pairs.tmx").rows())
+    assert result.out.count(f'<prop type="x-links">{LINKS}</prop>') == 12
+    assert run("data", "check", "pairs.tmx").code == 0
+    (memory / "pairs.tmx").write_text("<tmx><body><tu>", encoding="utf-8")
+    check_refused(run("align", "--adapt", "pairs.tmx"), "pairs.tmx:1: not well-formed XML")
+    assert "not well-formed XML" in run("data", "check", "pairs.tmx").out
+
+
+def test_the_attention_of_a_translator_is_averaged_in(files):
+    result = run("align", "--adapt", "a", "b", "--translator", "es-en-tiny", "--confidence")
+    assert [" ".join(pair.split(":")[0] for pair in line.split()) for line in result.lines] == [
+        *[LINKS] * 3, "", *[LINKS] * 9
+    ]  # fmt: skip
+    assert "es-en-tiny: layer 1, mean of its heads" in result.err
+    assert "its share is 0.4" in result.err
+    assert result.lines != run("align", "--adapt", "a", "b", "--confidence").lines
+
+
+def test_an_interrupted_command_prints_and_keeps_nothing(files, monkeypatch):
+    tick, rounds = learning._Clock.tick, []
+
+    def interrupted(self) -> None:
+        tick(self)
+        rounds.append(1)
+        if len(rounds) == 20:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(learning._Clock, "tick", interrupted)
+    result = run("align", "--adapt", "a", "b", "--keep", "kept")
+    assert (result.code, result.out) == (130, "")
+    assert "Traceback" not in result.err
+    assert not (files / "kept").exists()

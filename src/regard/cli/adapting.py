@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from regard.cli.aligning import AdaptOptions, AlignOptions, Words
@@ -65,10 +66,37 @@ def adapted(pairs: list[tuple[Words, Words]], options: AlignOptions) -> Iterator
     for number in text.posteriors.too_long:
         source, target = pairs[number]
         report.note(
-            f"line {number + 1}: {len(source):,} and {len(target):,} words are too long for a sentence pair: no links"
+            f"pair {number + 1}: {len(source):,} and {len(target):,} words are too long for a sentence pair: no links"
         )
     if adapting.keep is not None:
         text.priors.save(adapting.keep)
         report.note(f"wrote {adapting.keep}")
+    if adapting.translator is not None:
+        translator = replace(options.model, model=adapting.translator).open()
+        text = text.attended(translator.model, translator.tokenizers)
+        choice = "no pair has both" if text.aligner is None else text.aligner.choice
+        report.note(f"{adapting.translator}: {choice}; its share is {text.share:.2f}")
     method: Method = "grow-diagonal" if links.method == "grow-diagonal" else "threshold"
     return text.aligned(method, THRESHOLD if links.threshold is None else links.threshold)
+
+
+def check_languages(options: AlignOptions) -> None:
+    """Raise `ConfigurationError` unless the languages of a TMX file that is to be written are known."""
+    languages = options.languages
+    if languages.source_language is None or languages.target_language is None:
+        raise ConfigurationError("--format tmx: give --source-language and --target-language")
+
+
+def memory(
+    texts: Iterator[tuple[str, str]], alignments: Iterator[Aligned], options: AlignOptions
+) -> Iterator[str]:
+    """The lines of a translation memory with the links of its units."""
+    from regard.cli.output import answers
+    from regard.translation.formats.tmx import LinkedUnit, written
+
+    units = (
+        LinkedUnit(pair, (aligned.source, aligned.target), answers.pharaoh(sorted(aligned.links)))
+        for pair, aligned in zip(texts, alignments, strict=True)
+    )
+    languages = options.languages
+    return written(units, (str(languages.source_language), str(languages.target_language)))

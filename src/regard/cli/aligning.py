@@ -68,6 +68,8 @@ class AdaptOptions:
             any languages.
         tokenized: With --adapt: words are what spaces keep apart; punctuation is not split off.
         characters: With --adapt: each character of Chinese, Japanese and Thai is a word.
+        translator: With --adapt: average the attention of this model, which translates SOURCE's
+            language into TARGET's.
         priors: With --adapt: a file of --keep, so that few pairs are aligned with the knowledge of
             many.
         keep: With --adapt: write what was learnt there.
@@ -77,6 +79,9 @@ class AdaptOptions:
     adapt: bool = False
     tokenized: bool = False
     characters: bool = False
+    translator: Annotated[
+        str | None, typer.Option(metavar="NAME|DIR", autocompletion=shipped.complete_model)
+    ] = None
     priors: Annotated[Path | None, typer.Option(metavar="FILE")] = None
     keep: Annotated[Path | None, typer.Option(metavar="FILE")] = None
     seed: Annotated[int, typer.Option(min=0)] = 0
@@ -99,11 +104,12 @@ class AlignOptions:
     """The texts to align, the models, and the form of the links.
 
     Attributes:
-        source: A file of sentences, one a line; alone, of tab-separated pairs.
+        source: A file of sentences, one a line; alone, of tab-separated pairs, or TMX.
         target: Their translations, line for line.
         text: SOURCE and TARGET are a sentence each, not files.
         reverse_model: A model the other way round, for --method grow-diagonal.
-        format: Pharaoh's "0-0 1-2", or JSON, a line each.
+        format: Pharaoh's "0-0 1-2", or JSON, a line each; or a TMX file with words and links as
+            properties.
         confidence: Put after each link how probable it is: 0-0:0.98.
         out: A picture of one pair (.png, .svg, .pdf).
         choose: Find the layer, head and method with the least errors on these, and keep them in the
@@ -122,7 +128,8 @@ class AlignOptions:
     ] = None
     links: LinkOptions
     adapting: AdaptOptions
-    format: report.Format = "text"
+    languages: corpora.LanguageOptions
+    format: Literal["text", "json", "tmx"] = "text"
     confidence: bool = False
     out: Path | None = None
     choose: Annotated[Path | None, typer.Option(metavar="GOLD")] = None

@@ -306,7 +306,7 @@ def test_one_target_language_needs_no_tag():
         ("data.valid.tag=x", "valid valid.tsv: tag 'x' is no tag of data.train"),
         ("data.valid.target_language=de", "target_language 'de' is none of data.train's: fr, es"),
         ("data.train.2.target_language=e s", "target_language 'e s': of several, each is named by"),
-        ("data.train.2.target_column=1", "target_column is for `tsv`: two files have no columns"),
+        ("data.train.2.target_column=1", "target_column is for `tsv`: other files have no columns"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_one_of_several_corpora_is_told_with_its_number(change, message):

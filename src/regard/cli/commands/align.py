@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, replace
-from itertools import islice
+from itertools import islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from regard.translation.aligning.selection import Chosen, Tried
 
 _CHUNK = 256
+Texts = tuple[str, str]
 
 
 def align(options: AlignOptions) -> None:
@@ -36,6 +37,7 @@ def align(options: AlignOptions) -> None:
     Examples:
         regard align --adapt text.ro text.en > links.txt
         regard align --adapt pairs.tsv --tokenized --confidence
+        regard align --adapt memory.tmx --source-language es --target-language en --format tmx > linked.tmx
         regard align text.es text.en > links.txt
         regard align --text "El gato negro duerme ." "The black cat sleeps ." --out links.png
         regard align text.es text.en --layer 1 --head 0 --shift --method threshold --threshold 0.2
@@ -62,26 +64,30 @@ def align(options: AlignOptions) -> None:
         return
     if source is None:
         raise ConfigurationError(
-            "give SOURCE and TARGET, two files of lines, or one of tab-separated pairs, or --choose GOLD"
+            "give SOURCE and TARGET, two files of lines, or one of tab-separated pairs or TMX, or --choose GOLD"
         )
     if options.flip or limit is not None or not options.store:
         raise ConfigurationError("--flip, --limit and --no-store belong to --choose")
     if options.out is not None:
         check_picture(options.out)
-    pairs = _pairs(source, target, options)
+    if options.format == "tmx":
+        adapting.check_languages(options)
+    rows = _rows(source, target, options)
     if options.out is not None:
-        beginning = list(islice(pairs, 2))
+        beginning = list(islice(rows, 2))
         if len(beginning) > 1:
             raise ConfigurationError("--out draws one pair: use --text, or files of one line")
-        pairs = iter(beginning)
+        rows = iter(beginning)
+    texts, rows = tee(rows)
+    pairs = ((_words(ours, options), _words(theirs, options)) for ours, theirs in rows)
     if options.adapting.adapt:
-        _print(adapting.adapted(list(pairs), options), options, "learnt from the text")
+        _print(texts, adapting.adapted(list(pairs), options), options, "learnt from the text")
         return
     forward, backward = open_aligner(options.model, links), None
     if reverse is not None:
         backward = open_aligner(replace(options.model, model=reverse, to=None))
     title = Path(options.model.model).name
-    _print(_aligned(forward, backward, pairs), options, title)
+    _print(texts, _aligned(forward, backward, pairs), options, title)
 
 
 def _aligned(
@@ -100,38 +106,53 @@ def _aligned(
             yield replace(one, links=grow_diagonal(one.links, flipped(other.links)))
 
 
-def _print(alignments: Iterator[Aligned], options: AlignOptions, title: str) -> None:
+def _print(
+    texts: Iterator[Texts], alignments: Iterator[Aligned], options: AlignOptions, title: str
+) -> None:
     """A line of links for each pair; a picture of the only one."""
     unread = 0
-    for alignment in alignments:
-        unread += alignment.unread
-        if options.out is not None:
-            _draw(alignment, options.out, f"{title}: word links")
-        print(_line(alignment, options))
+
+    def counted() -> Iterator[Aligned]:
+        nonlocal unread
+        for alignment in alignments:
+            unread += alignment.unread
+            if options.out is not None:
+                _draw(alignment, options.out, f"{title}: word links")
+            yield alignment
+
+    if options.format == "tmx":
+        lines = adapting.memory(texts, counted(), options)
+    else:
+        lines = (_line(alignment, options) for alignment in counted())
+    for line in lines:
+        print(line)
     if unread:
         report.note(f"{unread} words lie beyond what the model reads of a sentence: without links")
 
 
-def _pairs(source: str, target: str | None, options: AlignOptions) -> Iterator[tuple[Words, Words]]:
-    """The words of two sentences, or of the lines of two files or of a table."""
-    from regard.translation.aligning.words import normalised_words
-    from regard.translation.text.corpora import Parallel, Tsv
+def _rows(source: str, target: str | None, options: AlignOptions) -> Iterator[Texts]:
+    """Two sentences, or the lines of two files, of a table or of a translation memory."""
+    from regard.translation.formats.tmx import is_tmx
+    from regard.translation.text.corpora import Parallel
 
     arguments = [streams.argument(each) for each in (source, target) if each is not None]
     paths = [corpora.locate(Path(each)) for each in arguments]
     for path in () if options.text else paths:
         if not os.path.exists(path) and any(c.isspace() for c in str(path)):
             raise DataError(f"{path}: no such file; for two sentences add --text")
+    if options.format != "tmx" and (options.text or target is not None or not is_tmx(paths[0])):
+        options.languages.refuse("lines have no languages")
     if options.text:
-        rows = iter([(arguments[0], arguments[1])])
-    else:
-        rows = Parallel(*paths).rows() if target is not None else Tsv(paths[0]).rows()
+        return iter([(arguments[0], arguments[1])])
+    return options.languages.table(paths[0]).rows() if target is None else Parallel(*paths).rows()
+
+
+def _words(line: str, options: AlignOptions) -> Words:
+    from regard.translation.aligning.words import normalised_words
+
     if options.adapting.adapt:
-        return (
-            (adapting.split(ours, options.adapting), adapting.split(theirs, options.adapting))
-            for ours, theirs in rows
-        )
-    return ((normalised_words(ours), normalised_words(theirs)) for ours, theirs in rows)
+        return adapting.split(line, options.adapting)
+    return normalised_words(line)
 
 
 def _line(alignment: Aligned, options: AlignOptions) -> str:

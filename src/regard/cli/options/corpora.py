@@ -51,6 +51,39 @@ def folder(names: Sequence[str], data: Path | None, near: Path) -> Path:
 
 
 @dataclass(frozen=True)
+class LanguageOptions:
+    """The languages of translation memories (TMX).
+
+    Attributes:
+        source_language: Of a TMX file: the language of its sources, es or es-MX. By default its
+            srclang.
+        target_language: Of a TMX file: the language of their translations. By default the only
+            other one that it has.
+    """
+
+    source_language: str | None = None
+    target_language: str | None = None
+
+    def table(self, path: Path, source_column: int = 0, target_column: int = 1) -> Corpus:
+        """A file of pairs: a translation memory, or a table of columns. Raises `ConfigurationError`."""
+        from regard.translation.formats.tmx import Tmx, is_tmx
+        from regard.translation.text.corpora import Tsv
+
+        if not is_tmx(path):
+            return Tsv(path, source_column, target_column)
+        if (source_column, target_column) != (0, 1):
+            raise ConfigurationError(
+                f"{path}: TMX has no columns: use --source-language and --target-language"
+            )
+        return Tmx(path, self.source_language, self.target_language)
+
+    def refuse(self, reason: str) -> None:
+        """Raise `ConfigurationError` where languages are named that nothing reads."""
+        for name in changed_options(self):
+            raise ConfigurationError(f"{option(name)} is for TMX files: {reason}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class CorpusOptions:
     """Sentence pairs: the columns of tables, or pairs of files.
 
@@ -59,16 +92,19 @@ class CorpusOptions:
         target: Their translations, in the order of --source.
         source_column: Column of FILES, from 0.
         target_column: Column of FILES, from 0.
+        languages: Of translation memories.
     """
 
     source: list[Path] | None = None
     target: list[Path] | None = None
     source_column: int = 0
     target_column: int = 1
+    languages: LanguageOptions
 
     def corpora(self, tables: Sequence[Path] | None) -> list[Corpus]:
         """The corpora of tables, or of pairs of files; `ConfigurationError` unless they are named in one way."""
-        from regard.translation.text.corpora import Parallel, Tsv
+        from regard.translation.formats.tmx import is_tmx
+        from regard.translation.text.corpora import Parallel
 
         sources, targets = self.source or [], self.target or []
         if bool(tables) == bool(sources or targets):
@@ -84,6 +120,10 @@ class CorpusOptions:
                     f"{option(name)} {column}: is for FILES: two files have no columns"
                 )
         if tables:
-            return [Tsv(locate(path), self.source_column, self.target_column) for path in tables]
+            columns = self.source_column, self.target_column
+            if not any(map(is_tmx, tables)):
+                self.languages.refuse("tables have none")
+            return [self.languages.table(locate(path), *columns) for path in tables]
+        self.languages.refuse("--source and --target are lines")
         pairs = zip(map(locate, sources), map(locate, targets), strict=True)
         return [Parallel(ours, theirs) for ours, theirs in pairs]

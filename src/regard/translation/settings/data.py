@@ -26,7 +26,9 @@ def check_tag(tag: str) -> str:
 
 
 class CorpusSettings(Settings):
-    """One corpus, a TSV file or two files line by line. `data.train` and `data.valid` take one or several."""
+    """One corpus: a TSV file, two files line by line, or a translation memory. `data.train` and `data.valid` take one
+    or several.
+    """
 
     tsv: str | None = None
     """A table of tab-separated columns, one sentence pair a line."""
@@ -34,6 +36,10 @@ class CorpusSettings(Settings):
     """A file of source sentences, one a line; used with `target` in place of `tsv`."""
     target: str | None = None
     """The translations of `source`, line by line."""
+    tmx: str | None = None
+    """A translation memory in TMX, in place of `tsv`."""
+    tmx_languages: tuple[str, str] | None = Field(default=None, strict=False)
+    """The languages of source and target in `tmx`, as ["es", "en"]. Default: its srclang and its only other one."""
     source_column: Column | None = None
     """The column of the source, counted from 0. Default: that of `[data]`."""
     target_column: Column | None = None
@@ -60,17 +66,20 @@ class CorpusSettings(Settings):
     """A file of word links, line for line, for `[training.guide]`. For training corpora."""
 
     def faults(self) -> Iterator[str]:
-        files = [name for name in ("tsv", "source", "target") if getattr(self, name) is not None]
+        kinds = "tsv", "source", "target", "tmx"
+        files = [name for name in kinds if getattr(self, name) is not None]
         if self.back_translator is not None:
             if files not in (["tsv"], ["target"]):
                 yield "with `back_translator` give either `tsv` or `target`"
             if self.links is not None:
                 yield "with `back_translator` there are no links: its sources are not known yet"
-        elif files not in (["tsv"], ["source", "target"]):
-            yield "give either `tsv`, or `source` and `target`"
+        elif files not in (["tsv"], ["source", "target"], ["tmx"]):
+            yield "give either `tsv`, or `source` and `target`, or `tmx`"
+        if self.tmx_languages is not None and self.tmx is None:
+            yield "tmx_languages is for `tmx`"
         for name in ("source_column", "target_column"):
             if self.tsv is None and getattr(self, name) is not None:
-                yield f"{name} is for `tsv`: two files have no columns"
+                yield f"{name} is for `tsv`: other files have no columns"
 
     @property
     def is_made(self) -> bool:
@@ -79,7 +88,8 @@ class CorpusSettings(Settings):
 
     @property
     def names(self) -> list[str]:
-        return [name for name in (self.tsv, self.source, self.target) if name is not None]
+        names = self.tsv, self.source, self.target, self.tmx
+        return [name for name in names if name is not None]
 
     def __str__(self) -> str:
         return " and ".join(self.names)

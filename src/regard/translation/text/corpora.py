@@ -2,10 +2,11 @@
 
 import gzip
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple, Protocol, cast
 
 from regard.errors import DataError
 from regard.translation.text.normalisation import normalise
@@ -51,6 +52,7 @@ LONGEST_LINE = 64 * 2**20
 # gzip shrinks text to a tenth at best, and a file made to fill the memory to a thousandth. Small files are not checked.
 _MOST_UNPACKED = 250
 _UNSUSPECTED = 8 * 2**20
+_BLOCK = 2**16
 
 
 class Pair(NamedTuple):
@@ -93,6 +95,10 @@ class Tsv:
     target_column: int = 1
 
     @property
+    def paths(self) -> list[Path]:
+        return [self.path]
+
+    @property
     def width(self) -> int:
         """The least number of columns."""
         return max(self.source_column, self.target_column) + 1
@@ -125,6 +131,10 @@ class Parallel:
     source: Path
     target: Path
 
+    @property
+    def paths(self) -> list[Path]:
+        return [self.source, self.target]
+
     def rows(self) -> Iterator[tuple[str, str]]:
         """Source and target of every line. Raises `DataError` for unequal line counts and unreadable text."""
         source, target = list(read_lines(self.source)), list(read_lines(self.target))
@@ -136,7 +146,15 @@ class Parallel:
         return zip(source, target, strict=True)
 
 
-Corpus = Tsv | Parallel
+class Corpus(Protocol):
+    """Sentence pairs in a file, or in two."""
+
+    @property
+    def paths(self) -> list[Path]:
+        """Its files."""
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Source and target of every line or unit, empty sides included."""
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -164,22 +182,34 @@ def decoded_lines(file: BinaryIO, name: str) -> Iterator[str]:
 
 def raw_lines(file: BinaryIO, name: str, longest: int = LONGEST_LINE) -> Iterator[bytes]:
     """The lines of an open binary stream. Raises `DataError` for a stream that is damaged or is not UTF-8."""
+    reads = _reads(file, name, partial(file.readline, longest + 1), "line")
+    for number, raw in enumerate(reads, start=1):
+        if number == 1:
+            _refuse_foreign(raw, name)
+        if len(raw) > longest:
+            raise DataError(f"{name}:{number}: the line is longer than {longest} bytes")
+        yield raw
+
+
+def raw_blocks(file: BinaryIO, name: str) -> Iterator[bytes]:
+    """The bytes of an open binary stream, in blocks. Raises `DataError` for a stream that is damaged."""
+    return _reads(file, name, partial(file.read, _BLOCK), "block")
+
+
+def _reads(file: BinaryIO, name: str, read: Callable[[], bytes], unit: str) -> Iterator[bytes]:
+    """What repeated calls of `read` give, until the end of a file, plain or gzip."""
     number = unpacked = 0
     packed = file.fileobj if isinstance(file, gzip.GzipFile) else None
     try:
-        while raw := file.readline(longest + 1):
+        while raw := read():
             number, unpacked = number + 1, unpacked + len(raw)
             if packed and unpacked > max(_UNSUSPECTED, _MOST_UNPACKED * packed.tell()):
                 raise DataError(
                     f"{name}: gzip data that unpacks to more than {_MOST_UNPACKED} times its size is not text"
                 )
-            if number == 1:
-                _refuse_foreign(raw, name)
-            if len(raw) > longest:
-                raise DataError(f"{name}:{number}: the line is longer than {longest} bytes")
             yield raw
     except (EOFError, zlib.error, gzip.BadGzipFile) as fault:
-        raise DataError(f"{name}: broken gzip data after line {number}: {fault}") from None
+        raise DataError(f"{name}: broken gzip data after {unit} {number}: {fault}") from None
     except OSError as fault:
         raise DataError(f"{name}: cannot be read: {fault.strerror or fault}") from None
 

@@ -12,6 +12,7 @@ from typing import Literal
 
 from regard.errors import DataError, TrainingError, raised_as
 from regard.translation import checksums
+from regard.translation.formats.tmx import Tmx
 from regard.translation.runs import Run, Tokenizers
 from regard.translation.runs.layout import BACK_TRANSLATED, DISTILLED
 from regard.translation.settings.configuration import Configuration
@@ -100,6 +101,8 @@ def _has_words(pair: Pair, fewest: int, largest: int) -> bool:
 def _corpus(files: CorpusSettings, section: DataSettings, folder: Path) -> Corpus:
     if files.source is not None and files.target is not None:
         return Parallel(folder / files.source, folder / files.target)
+    if files.tmx is not None:
+        return Tmx(folder / files.tmx, *(files.tmx_languages or ()))
     return Tsv(folder / str(files.tsv), *section.columns_of(files))
 
 

@@ -50,7 +50,7 @@ def check(
     A file that is not here is looked for in REGARD_DATA.
 
     Args:
-        files: Tables of tab-separated columns: train, valid, test.
+        files: Tables of tab-separated columns, or TMX: train, valid, test.
         model: Report on this model's vocabulary as well.
         tokenizer: Report on this sentencepiece model, for both sides.
         ratio: Pairs whose lengths are so many times out of proportion are outliers.

@@ -30,7 +30,7 @@ def split(
 
     Args:
         out: A new folder for the parts.
-        files: Tables of tab-separated columns, taken together.
+        files: Tables of tab-separated columns, or TMX, taken together.
         valid: Pairs to choose models by. [default: 1000; a tenth of the pairs if there are fewer than 10,000]
         test: Pairs to measure them with. [default: as for --valid]
         seed: Of the draw.

@@ -4,7 +4,7 @@ import re
 import unicodedata
 import zlib
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations, zip_longest
@@ -99,25 +99,28 @@ def read_split(
 ) -> Split:
     """Read a split: add problems to `findings`, and count the pieces of its lines in `vocabularies` by side.
 
-    A pair is an outlier when its ratio of characters is `ratio` times that of the corpus.
+    A pair is an outlier when its ratio of characters is `ratio` times that of the corpus. Corpora that are no lines
+    have units, which are numbered from 1 as lines are.
     """
-    if isinstance(corpus, Tsv):
-        files, too_few = [corpus.path], f"fewer than {corpus.width} tab-separated columns"
-    else:
-        files, too_few = [corpus.source, corpus.target], ""
+    files = corpus.paths
     split = Split([str(file) for file in files])
     name = split.files[0]
     forms: set[str] = set()
     broken: set[Path] = set()
-    counts = [0] * len(files)
-    readers = [_lines(path, findings, forms, broken) for path in files]
-    for number, row in enumerate(zip_longest(*readers), start=1):
+    counts = [0] * (1 if isinstance(corpus, Tsv) else 2)
+    rows: Iterable[tuple[Any, ...]]
+    if isinstance(corpus, Tsv | Parallel):
+        rows = zip_longest(*(_lines(path, findings, forms, broken) for path in files))
+    else:
+        rows = _units(corpus, findings, forms, broken)
+    for number, row in enumerate(rows, start=1):
         split.lines = number
         counts = [n if line is None else number for n, line in zip(counts, row, strict=True)]
         if _UNREAD in row or None in row:
             continue
-        sides = (row[0], row[-1]) if isinstance(corpus, Parallel) else corpus.columns(row[0])
+        sides = corpus.columns(row[0]) if isinstance(corpus, Tsv) else row
         if sides is None:
+            too_few = f"fewer than {cast(Tsv, corpus).width} tab-separated columns"
             commas = ", and commas or semicolons: export it with tabs"
             separated = "\t" not in row[0] and re.search("[,;]", row[0])
             findings.add("error", too_few + commas * bool(separated), f"{name}:{number}")
@@ -169,16 +172,35 @@ def _lines(path: Path, findings: Findings, forms: set[str], broken: set[Path]) -
                     findings.add("error", "not UTF-8", f"{where}:{fault.start + 1}")
                     yield _UNREAD
                     continue
-                for kind, place in remains.of_line(text):
-                    if kind == remains.NOT_NFC:
-                        forms.add("decomposed")
-                    findings.add("warning", kind, f"{where}:{len(text[:place].encode()) + 1}")
-                if not unicodedata.is_normalized("NFD", text):
-                    forms.add("composed")
+                _check_text(text, where, findings, forms)
                 yield text
     except DataError as fault:
         findings.add("error", str(fault))
         broken.add(path)
+
+
+def _units(
+    corpus: Corpus, findings: Findings, forms: set[str], broken: set[Path]
+) -> Iterator[tuple[str, str]]:
+    """The rows of a corpus that is no lines, checked as `_lines` checks them."""
+    try:
+        for number, row in enumerate(corpus.rows(), start=1):
+            for text in row:
+                _check_text(text, f"{corpus.paths[0]}:{number}", findings, forms)
+            yield row
+    except DataError as fault:
+        findings.add("error", str(fault))
+        broken |= set(corpus.paths)
+
+
+def _check_text(text: str, where: str, findings: Findings, forms: set[str]) -> None:
+    """Report what a text should not hold, and note which normal forms it has."""
+    for kind, place in remains.of_line(text):
+        if kind == remains.NOT_NFC:
+            forms.add("decomposed")
+        findings.add("warning", kind, f"{where}:{len(text[:place].encode()) + 1}")
+    if not unicodedata.is_normalized("NFD", text):
+        forms.add("composed")
 
 
 def _head(file: BinaryIO) -> bytes:

@@ -1,0 +1,149 @@
+"""Translation memories in TMX: the sentence pairs of two languages, read one unit after the other; links, written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+from regard.errors import ConfigurationError, DataError
+from regard.translation.formats.xml import elements, name_of
+
+# Elements of a segment whose text is the sentence's; that of all others is code of the format it came from.
+_HIGHLIGHT = "hi"
+_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+
+
+def is_tmx(path: Path) -> bool:
+    """Whether a file is a translation memory, by its name: .tmx or .tmx.gz."""
+    return path.name.lower().removesuffix(".gz").endswith(".tmx")
+
+
+@dataclass(frozen=True)
+class Tmx:
+    """A translation memory. "en" reads "en", "en-GB" and "EN_us".
+
+    Attributes:
+        source_language, target_language: by default that of the file's srclang, and its only other one.
+    """
+
+    path: Path
+    source_language: str | None = None
+    target_language: str | None = None
+
+    @property
+    def paths(self) -> list[Path]:
+        return [self.path]
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Source and target of every unit; a language that a unit lacks is an empty text.
+
+        Raises:
+            DataError: the file is no TMX, is damaged or hostile; names the line.
+            ConfigurationError: it has more languages than two, and they are not named.
+        """
+        source, target = self.source_language, self.target_language
+        known: dict[str, None] = {}  # an ordered set
+        units = 0
+        for line, element in elements(self.path, "header", "tu"):
+            if name_of(element) == "header":
+                source = source or _main(element.get("srclang", ""))
+                continue
+            units += 1
+            texts = dict(_texts(element))
+            known |= dict.fromkeys(map(_main, texts))
+            source = source or next(iter(known), None)
+            others = [language for language in known if not _matches(language, source or "")]
+            if self.target_language is None and len(others) > 1:
+                raise ConfigurationError(
+                    f"{self.path}:{line}: has the languages {', '.join(known)}: "
+                    "name two with --source-language and --target-language"
+                )
+            target = target or next(iter(others), None)
+            yield _text_of(texts, source), _text_of(texts, target)
+        for language in (self.source_language, self.target_language):
+            if language and units and not any(_matches(one, language) for one in known):
+                raise ConfigurationError(
+                    f"{self.path}: has no {language}, but {', '.join(known) or 'no language'}"
+                )
+        if not units:
+            raise DataError(f"{self.path}: has no translation unit: no TMX")
+
+
+def _texts(unit: Any) -> Iterator[tuple[str, str]]:
+    """The language and the text of each variant of a unit."""
+    for variant in unit:
+        if name_of(variant) == "tuv":
+            language = variant.get(_LANGUAGE) or variant.get("lang") or ""
+            segments = (child for child in variant if name_of(child) == "seg")
+            yield language, "".join(map(_plain, segments))
+
+
+def _plain(element: Any) -> str:
+    """The text of a segment, without codes."""
+    pieces = [element.text or ""]
+    for child in element:
+        pieces += _plain(child) if name_of(child) == _HIGHLIGHT else "", child.tail or ""
+    return "".join(pieces)
+
+
+def _main(language: str) -> str:
+    """The language without region and script; empty for TMX's *all*."""
+    return language.replace("_", "-").partition("-")[0].lower().strip("*").replace("all", "")
+
+
+def _matches(language: str, asked: str) -> bool:
+    ours, theirs = (name.replace("_", "-").lower() for name in (language, asked))
+    return ours == theirs or ours.startswith(f"{theirs}-")
+
+
+def _text_of(texts: Mapping[str, str], language: str | None) -> str:
+    return next((text for name, text in texts.items() if _matches(name, language or "")), "")
+
+
+@dataclass(frozen=True)
+class LinkedUnit:
+    """A sentence pair with its words and the links between them.
+
+    Attributes:
+        texts: source and target.
+        words: of each; links count them from 0.
+        links: as `regard align` writes them.
+    """
+
+    texts: tuple[str, str]
+    words: tuple[Sequence[str], Sequence[str]]
+    links: str
+
+
+def written(units: Iterator[LinkedUnit], languages: tuple[str, str]) -> Iterator[str]:
+    """The lines of a translation memory. Words and links are properties: "x-words" and "x-links"."""
+    yield '<?xml version="1.0" encoding="UTF-8"?>'
+    yield '<tmx version="1.4">'
+    yield (
+        '<header creationtool="regard" creationtoolversion="1" segtype="sentence" o-tmf="text" '
+        f'adminlang="en" srclang={quoteattr(languages[0])} datatype="plaintext"/>'
+    )
+    yield "<body>"
+    for unit in units:
+        yield f'<tu><prop type="x-links">{escape(unit.links)}</prop>'
+        for language, text, words in zip(languages, unit.texts, unit.words, strict=True):
+            yield (
+                f'<tuv xml:lang={quoteattr(language)}><prop type="x-words">{_escaped(" ".join(words))}</prop>'
+                f"<seg>{_escaped(text)}</seg></tuv>"
+            )
+        yield "</tu>"
+    yield "</body>"
+    yield "</tmx>"
+
+
+# Characters that no XML file may hold, even as references.
+_FORBIDDEN = dict.fromkeys(
+    [*(n for n in range(32) if n not in (9, 10, 13)), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF], " "
+)
+
+
+def _escaped(text: str) -> str:
+    return escape(text.translate(_FORBIDDEN))
