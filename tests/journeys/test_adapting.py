@@ -155,3 +155,28 @@ def test_an_interrupted_command_prints_and_keeps_nothing(files, monkeypatch):
     assert (result.code, result.out) == (130, "")
     assert "Traceback" not in result.err
     assert not (files / "kept").exists()
+
+
+def test_gold_links_score_what_is_learnt_from_their_sentences(files):
+    gold = [
+        {"src": line.split("\t")[0].split(), "tgt": line.split("\t")[1][:-1].split() + ["."],
+         "sure": [[0, 0], [1, 2], [2, 1], [3, 3]]}
+        for line in LINES
+    ]  # fmt: skip
+    (files / "gold.jsonl").write_text("\n".join(map(json.dumps, gold)), encoding="utf-8")
+    result = run("evaluate", "--adapt", "--alignments", "gold.jsonl")
+    assert "AER 0.00  precision 100.00" in result.out
+    refused = run("evaluate", "--adapt", "--alignments", "gold.jsonl", "--hypotheses", "a")
+    check_refused(refused, "leave out --hypotheses", code=2)
+    check_refused(run("evaluate", "--adapt"), "--adapt belongs to --alignments", code=2)
+
+
+def test_pairs_that_are_no_translations_have_low_scores(files):
+    lines = [*LINES * 2, "ella duerme\tthe red table"]
+    (files / "wrong.tsv").write_text("\n".join(["\t", *lines]), encoding="utf-8")
+    result = run("data", "check", "wrong.tsv", "--scores", "scores")
+    assert result.code == 0
+    assert "hardly a translation, by its word links (score below 0.12): wrong.tsv:26" in result.out
+    rows = [line.split("\t") for line in (files / "scores").read_text().splitlines()]
+    assert [row[:2] for row in rows] == [["wrong.tsv", str(n)] for n in range(2, 27)]
+    assert min(rows, key=lambda row: float(row[2]))[1] == "26"

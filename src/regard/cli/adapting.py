@@ -55,8 +55,8 @@ def split(line: str, options: AdaptOptions) -> Words:
 
 def adapted(pairs: list[tuple[Words, Words]], options: AlignOptions) -> Iterator[Aligned]:
     """The links of all pairs, learnt from them."""
-    from regard.translation.aligning.adapted import THRESHOLD, adapt
-    from regard.translation.linking.learning import all_rounds, chain_names
+    from regard.translation.aligning.adapted import adapt
+    from regard.translation.linking.learning import THRESHOLD, all_rounds, chain_names
     from regard.translation.linking.priors import Priors
 
     adapting, links = options.adapting, options.links

@@ -228,22 +228,28 @@ def score_links(
     hypotheses: Path | None,
     lines: tuple[Path | None, Path | None],
     flip: bool,
+    adapted: bool,
     format: report.Format,
 ) -> None:
-    """`regard evaluate --alignments`: score a file of links, or those that a model makes of the gold's sentences."""
+    """`regard evaluate --alignments`: score a file of links, or those of the gold's sentences: learnt, or a model's."""
+    from regard.translation.aligning.adapted import adapt
     from regard.translation.evaluation.alignment import diagonal_links, measure_alignment
     from regard.translation.evaluation.gold import read_links
 
     if lines.count(None) == 1:
         raise ConfigurationError("--source and --target belong together: give both")
+    if adapted and hypotheses is not None:
+        raise ConfigurationError("--adapt makes the links: leave out --hypotheses")
     gold = read_gold(path, flip=flip, limit=None, lines=lines)
     if hypotheses is not None:
         links = read_links(hypotheses)
         _check_origin(hypotheses, links)
         if len(links) != len(gold):
             raise DataError(f"{hypotheses} has {len(links)} lines, {path} {len(gold)}")
+    elif adapted:
+        links = [pair.links for pair in adapt(gold_words(gold, path)).aligned()]
     else:
-        links = [one.links for one in open_aligner(model).align(gold_words(gold, path))]
+        links = [pair.links for pair in open_aligner(model).align(gold_words(gold, path))]
     scores = measure_alignment(links, gold.sure, gold.possible)
     diagonal = None
     if gold.words is not None:

@@ -34,16 +34,27 @@ def test_units_are_rows_in_their_order_also_those_that_lack_a_language(tmp_path)
     assert list(memory(tmp_path, text).rows()) == rows
     packed = gzip.compress(text.encode())
     assert list(memory(tmp_path, packed, name="a.tmx.gz").rows()) == rows
-    assert list(memory(tmp_path, text.replace('"1.0"', '"1.0" encoding="UTF-16"').encode("utf-16")).rows()) == rows
+    assert (
+        list(
+            memory(
+                tmp_path, text.replace('"1.0"', '"1.0" encoding="UTF-16"').encode("utf-16")
+            ).rows()
+        )
+        == rows
+    )
 
 
 def test_codes_are_no_text_and_what_is_highlighted_is(tmp_path):
-    segment = 'a <bpt i="1">&lt;b&gt;<sub>code</sub></bpt><hi>b <ph/>c</hi><ept i="1"/> &amp; d<!-- e -->'
+    segment = (
+        'a <bpt i="1">&lt;b&gt;<sub>code</sub></bpt><hi>b <ph/>c</hi><ept i="1"/> &amp; d<!-- e -->'
+    )
     assert list(memory(tmp_path, HEADER + unit(segment, "f") + END).rows()) == [("a b c & d", "f")]
 
 
 def test_a_document_type_elsewhere_is_not_read_and_old_attributes_are(tmp_path):
-    text = '<!DOCTYPE tmx SYSTEM "http://127.0.0.1:9/tmx14.dtd">\n<tmx><header srclang="*all*"/><body>'
+    text = (
+        '<!DOCTYPE tmx SYSTEM "http://127.0.0.1:9/tmx14.dtd">\n<tmx><header srclang="*all*"/><body>'
+    )
     text += unit("a", "b").replace("xml:lang", "lang") + END
     assert list(memory(tmp_path, text).rows()) == [("a", "b")]
 
@@ -106,7 +117,7 @@ def test_units_that_were_read_are_not_kept(tmp_path, monkeypatch):
 
 def test_what_is_written_is_read_again_with_its_links(tmp_path):
     texts = ('a < "b" &amp;', "c\x00d")
-    linked = LinkedUnit(texts, (['a', '<', '"b"', "&amp;"], ["c", "d"]), "0-0")
+    linked = LinkedUnit(texts, (["a", "<", '"b"', "&amp;"], ["c", "d"]), "0-0")
     lines = list(written(iter([linked]), ("es", "en")))
     path = tmp_path / "a.tmx"
     path.write_text("\n".join(lines))

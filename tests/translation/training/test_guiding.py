@@ -207,9 +207,16 @@ def test_a_guided_training_resumes_to_the_same_bits(tmp_path: Path) -> None:
         assert torch.equal(a, b)
 
 
-def test_links_and_guide_need_each_other_and_must_fit(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"needs `links`"):
-        tiny.trainer(tmp_path, "training.guide.weight=1.0")
+def test_without_links_they_are_learnt_from_the_text(tmp_path: Path) -> None:
+    trainer = tiny.trainer(tmp_path, "training.guide.weight=1.0")
+    guide = trainer._learner.objective.guide
+    assert guide is not None
+    links = [tuple(link) for link in guide._links.tolist()]
+    assert set(links) == {(0, 1), (1, 0)}
+    assert len(links) == 2 * len(tiny.PAIRS)
+
+
+def test_links_need_a_guide_and_must_fit(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"no \[training\.guide\]"):
         tiny.trainer(tmp_path, "data.train.links=links")
     for change, message in (

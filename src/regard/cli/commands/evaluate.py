@@ -30,6 +30,7 @@ def evaluate(
     tokenize: Annotated[evaluating.Tokenizer | None, typer.Option(metavar="NAME")] = None,
     alignments: Annotated[Path | None, typer.Option(metavar="GOLD")] = None,
     flip: bool = False,
+    adapt: bool = False,
     format: report.Format = "text",
 ) -> None:
     """Translate a test set and score it: BLEU, chrF, TER and exact matches, by sacreBLEU.
@@ -48,6 +49,7 @@ def evaluate(
             spBLEU-1K or none. [default: that of the target language, or 13a]
         alignments: Score word links instead: AER, precision, recall.
         flip: The gold's source is the model's target.
+        adapt: With --alignments: learn the links from the gold's sentences, without a model.
         format: For people, or JSON.
 
     Examples:
@@ -61,6 +63,7 @@ def evaluate(
         regard evaluate --hypotheses translations.txt --target test.zh --tokenize zh
         regard evaluate --hypotheses translations.txt --target test.en --baseline others.txt
         regard evaluate --model es-en --alignments gold.jsonl --flip
+        regard evaluate --adapt --alignments gold.jsonl
         regard evaluate --model runs/dates --generated
     """
     system.search.check()
@@ -79,10 +82,11 @@ def evaluate(
             corpora.locate(alignments),
             (test.source, test.target[0] if test.target else None),
         )
-        aligning.score_links(gold, system.only("--alignments"), hypotheses, lines, flip, format)
+        model = system.only("--alignments")
+        aligning.score_links(gold, model, hypotheses, lines, flip, adapt, format)
         return
-    if flip:
-        raise ConfigurationError("--flip belongs to --alignments")
+    if flip or adapt:
+        raise ConfigurationError(f"{'--flip' if flip else '--adapt'} belongs to --alignments")
     if hypotheses is not None:
         system.check_unused(baseline)
     test.check(translated=hypotheses is not None)

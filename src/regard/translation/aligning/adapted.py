@@ -21,12 +21,17 @@ from regard.translation.evaluation.alignment import (
     grow_diagonal,
     threshold_links,
 )
-from regard.translation.linking.learning import Posteriors, Progress, WordPairs, learn
+from regard.translation.linking.learning import (
+    THRESHOLD,
+    Posteriors,
+    Progress,
+    WordPairs,
+    learn,
+)
 from regard.translation.linking.priors import Priors
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Tokenizers
 
-THRESHOLD = 0.45
 # The share of gold links among links of each mean probability, between these points a line. From the gold of
 # `benchmarks/quality/aligners.py`; it changes no link at the usual threshold.
 _MEANS, _SHARES = (0.0, 0.35, THRESHOLD, 1.0), (0.0, 0.24, THRESHOLD, 0.98)

@@ -21,6 +21,8 @@ from regard.translation.linking.similarity import similarities
 FORMS = {"whole": None, "five": 5, "four": 4, "three": 3}
 # A pair of sentences with more cells, of some 2,000 words each, is no pair of sentences.
 MOST_CELLS = 2**22
+# Words are linked whose mean probability is at least this.
+THRESHOLD = 0.45
 Progress = Callable[[int], None]
 WordPairs = Sequence[tuple[Sequence[str], Sequence[str]]]
 

@@ -58,13 +58,10 @@ class Configuration(Settings):
                     f"model.longest = {positions} must be above data.longest = {longest}: "
                     "the model learns no positions beyond"
                 )
-        linked = any(files.links is not None for files in self.data.training)
         if guide is None:
-            if linked:
+            if any(files.links is not None for files in self.data.training):
                 yield "data.train has `links`, but there is no [training.guide] to learn from them"
             return
-        if not linked:
-            yield "training.guide needs `links` of a corpus of data.train"
         if isinstance(model, RecurrentSettings) and model.scheduled_sampling:
             yield "training.guide and model.scheduled_sampling exclude each other"
         layers = model.attending_layers

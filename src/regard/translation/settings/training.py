@@ -40,7 +40,9 @@ class TokenizerSettings(Settings):
 
 
 class GuideSettings(Settings):
-    """Guided attention: teaches one attention of the decoder the word links of the training corpora."""
+    """Guided attention: teaches one attention of the decoder the word links of the training corpora. Without `links` of
+    a corpus they are learnt from the training text, as `regard align --adapt` does.
+    """
 
     layer: Annotated[int, Field(ge=0, lt=1000)] = 0
     """The decoder layer that is taught, counted from 0."""

@@ -11,7 +11,13 @@ from torch import Tensor
 
 from regard.attention.looks.look import Look
 from regard.errors import DataError
-from regard.translation.evaluation.alignment import count_from_one, parse_links
+from regard.translation.evaluation.alignment import (
+    Link,
+    count_from_one,
+    parse_links,
+    threshold_links,
+)
+from regard.translation.linking.learning import THRESHOLD, learn
 from regard.translation.runs import Tokenizers
 from regard.translation.settings.training import GuideSettings
 from regard.translation.text.batches import Batch
@@ -100,6 +106,21 @@ class Guide:
         rows = torch.arange(len(target))[:, None, None]
         linked_pieces = words[rows, targets.cpu()[:, :, None], sources.cpu()[:, None, :]]
         return linked_pieces.to(target.device)
+
+
+def with_learnt_links(pairs: Sequence[Pair], section: GuideSettings, seed: int) -> list[Pair]:
+    """The pairs with the links that are learnt from them alone, as `regard align --adapt` does; the same for a seed."""
+    marks = section.words == "marks"
+    words = [(split_words(pair.source, marks), split_words(pair.target, marks)) for pair in pairs]
+    posteriors, _ = learn(words, seed=seed)
+    answer = []
+    for number, pair in enumerate(pairs):
+        links = set[Link]()
+        if number not in posteriors.too_long:
+            forward, backward = posteriors.matrices(number)
+            links = threshold_links(torch.from_numpy((forward + backward) / 2), THRESHOLD)
+        answer.append(pair._replace(links=" ".join(f"{s}-{t}" for s, t in sorted(links))))
+    return answer
 
 
 def split_words(text: str, marks: bool) -> list[str]:

@@ -17,7 +17,7 @@ from regard.translation.runs import Run, Tokenizers
 from regard.translation.training import checkpoints, reporting, tuning
 from regard.translation.training.data import Data
 from regard.translation.training.epochs import Epochs
-from regard.translation.training.guiding import Guide
+from regard.translation.training.guiding import Guide, with_learnt_links
 from regard.translation.training.optimiser import optimiser_of
 from regard.translation.training.processes import Processes
 from regard.translation.training.progress import Progress
@@ -63,7 +63,13 @@ class Trainer:
         guide = None
         if settings.guide is not None:
             try:
-                guide = Guide(settings.guide, data.train, tokenizers)
+                pairs = data.train
+                if not any(each.links for each in configuration.data.training):
+                    observer.note(
+                        f"training.guide: learns the word links of {len(pairs):,} pairs from their text"
+                    )
+                    pairs = with_learnt_links(pairs, settings.guide, configuration.seed)
+                guide = Guide(settings.guide, pairs, tokenizers)
                 if guide.from_one:
                     observer.note(
                         "no word link has a word 0: links are read as counted from 0, these seem to count from 1"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.options.checks import check_picture
+from regard.cli.options.checks import check_picture, check_writable
 from regard.cli.options.corpora import CorpusOptions
 from regard.cli.options.model import MODEL
 from regard.cli.output import drawing, report
@@ -18,6 +18,7 @@ from regard.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from regard.translation.text.checking.corpus import Report
+    from regard.translation.text.corpora import Corpus
     from regard.translation.text.tokenizer import Tokenizer
 
 _KINDS = ("pairs", "sources", "targets")
@@ -41,6 +42,7 @@ def check(
     model: Annotated[str | None, MODEL] = None,
     tokenizer: Path | None = None,
     ratio: float = 3.0,
+    scores: Path | None = None,
     out: Path | None = None,
     format: report.Format = "text",
 ) -> None:
@@ -54,6 +56,8 @@ def check(
         model: Report on this model's vocabulary as well.
         tokenizer: Report on this sentencepiece model, for both sides.
         ratio: Pairs whose lengths are so many times out of proportion are outliers.
+        scores: Learn the word links of all pairs, about a minute for 100,000, and write here by pair its file, line and
+            score: how well its words translate each other in other pairs. A score below 0.12 is a warning.
         out: Histograms of the lengths (.png, .svg, .pdf).
         format: For people, or JSON.
 
@@ -61,6 +65,7 @@ def check(
         regard data check train.tsv valid.tsv test.tsv
         regard data check train.tsv test.tsv --source-column 1 --target-column 0 --out lengths.png
         regard data check --source train.es --target train.en --model es-en
+        regard data check train.tsv --scores scores.tsv
         regard data check --source train.es --target train.en --source test.es --target test.en --format json
     """
     splits = corpus.corpora(files)
@@ -68,10 +73,14 @@ def check(
         raise ConfigurationError(f"--ratio {ratio:g}: use a number above 1, at most 1000")
     if out is not None:
         check_picture(out)
+    if scores is not None:
+        check_writable(scores)
 
     from regard.translation.text.checking.corpus import check as check_corpus
 
     corpus_report = check_corpus(splits, tokenizers=_tokenizers(model, tokenizer), ratio=ratio)
+    if scores is not None:
+        _score(splits, corpus_report, scores)
     if out is not None:
         _draw(corpus_report, out)
     if format == "json":
@@ -82,6 +91,38 @@ def check(
             report.say(f"\nwrote {out}")
     if corpus_report.findings.of("error"):
         raise typer.Exit(1)
+
+
+def _score(splits: list[Corpus], corpus_report: Report, path: Path) -> None:
+    """Write the scores of all pairs that have both sides, and add findings for low ones."""
+    from regard import files
+    from regard.translation.linking.learning import all_rounds, learn
+    from regard.translation.linking.support import DOUBTFUL, support
+    from regard.translation.linking.words import words_of
+
+    if corpus_report.findings.of("error"):
+        report.note(f"{path}: not written: mend the errors first")
+        return
+    places, pairs = [], []
+    for corpus in splits:
+        for number, row in enumerate(corpus.rows(), start=1):
+            words = words_of(row[0]), words_of(row[1])
+            if all(words):
+                places.append((str(corpus.paths[0]), number))
+                pairs.append(words)
+    with report.counted("rounds", all_rounds(len(pairs))) as show:
+        numbers = support(pairs, learn(pairs, progress=show)[0])
+    low: dict[str, list[int]] = {}
+    for (name, line), number in zip(places, numbers, strict=True):
+        if number < DOUBTFUL:
+            low.setdefault(name, []).append(line)
+    for name, lines in low.items():
+        problem = f"hardly a translation, by its word links (score below {DOUBTFUL})"
+        corpus_report.findings.add_lines(problem, name, lines)
+    rows = zip(places, numbers, strict=True)
+    text = "".join(f"{name}\t{line}\t{number:.3f}\n" for (name, line), number in rows)
+    files.write(path, text.encode())
+    report.note(f"wrote {path}")
 
 
 def _tokenizers(model: str | None, path: Path | None) -> tuple[Tokenizer, Tokenizer] | None:
