@@ -159,7 +159,7 @@ def test_an_interrupted_command_prints_and_keeps_nothing(files, monkeypatch):
 
 def test_gold_links_score_what_is_learnt_from_their_sentences(files):
     gold = [
-        {"src": line.split("\t")[0].split(), "tgt": line.split("\t")[1][:-1].split() + ["."],
+        {"src": line.split("\t")[0].split(), "tgt": [*line.split("\t")[1][:-1].split(), "."],
          "sure": [[0, 0], [1, 2], [2, 1], [3, 3]]}
         for line in LINES
     ]  # fmt: skip

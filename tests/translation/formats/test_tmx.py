@@ -63,7 +63,9 @@ def test_of_three_languages_two_are_named(tmp_path):
     text = HEADER + unit("uno", "one") + unit("dos", "deux", ("es", "fr-CA")) + END
     assert list(memory(tmp_path, text, "es", "fr").rows()) == [("uno", ""), ("dos", "deux")]
     assert list(memory(tmp_path, text, "fr", "en").rows()) == [("", "one"), ("deux", "")]
-    with pytest.raises(ConfigurationError, match="a.tmx:4: has the languages es, en, fr: name two"):
+    with pytest.raises(
+        ConfigurationError, match=r"a\.tmx:4: has the languages es, en, fr: name two"
+    ):
         list(memory(tmp_path, text).rows())
     with pytest.raises(ConfigurationError, match="has no de, but es, en, fr"):
         list(memory(tmp_path, text, "es", "de").rows())
@@ -122,7 +124,7 @@ def test_what_is_written_is_read_again_with_its_links(tmp_path):
     path = tmp_path / "a.tmx"
     path.write_text("\n".join(lines))
     assert list(Tmx(path).rows()) == [(texts[0], "c d")]
-    ((_, element),) = xml.elements(path, "tu")
+    ((_, _element),) = xml.elements(path, "tu")
     assert "".join(lines).count("<prop") == 3
 
 
