@@ -11,12 +11,21 @@ TINY = ("--model", "es-en-tiny")
 SRT = "1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>El gato\r\nduerme.</i>\r\n\r\n2\r\n"
 VTT = "WEBVTT\n\nNOTE Hace frío.\n\na\n00:01.000 --> 00:02.000 line:0\nEl gato duerme.\n"
 PO = 'msgid "El gato duerme."\nmsgstr ""\n\n#, fuzzy\nmsgid "Sí"\nmsgstr "Hm"\n'
+HTML = "<p>El gato duerme.</p><!-- El gato -->\n"
+XLIFF = '<xliff version="1.2"><trans-unit id="1"><source>El gato duerme.</source></trans-unit></xliff>\n'
+MARKDOWN = "# El gato duerme.\n\n```\nEl gato\n```\n"
+TARGET = '<target state="needs-review-translation">The cat sleeps.</target>'
 FILES = {
+    "html": (HTML, HTML.replace("El gato duerme.", "The cat sleeps.")),
+    "md": (MARKDOWN, MARKDOWN.replace("El gato duerme.", "The cat sleeps.")),
+    "xlf": (XLIFF, XLIFF.replace("</source>", f"</source>{TARGET}")),
     "po": (PO, PO.replace('msgstr ""', 'msgstr "The cat sleeps."')),
     "srt": (SRT, SRT.replace("El gato", "The cat").replace("duerme.", "sleeps.")),
     "vtt": (VTT, VTT.replace("El gato duerme.", "The cat sleeps.")),
 }
 BROKEN = {
+    "html": ("<a " * 200, ":1: < occurs, and never >"),
+    "xlf": ("<xliff>\n<", ":2: not well-formed XML"),
     "po": ('msgid "a"\nmsgstr "\n', ":2: expected a keyword"),
     "srt": ("1\n00:00:01,000 --> then\nHola.\n", ":2: expected two times"),
     "vtt": ("Hola.\n", ":1: expected WEBVTT"),
@@ -27,6 +36,7 @@ BROKEN = {
 def libraries():
     pytest.importorskip("pysubs2")
     pytest.importorskip("polib")
+    pytest.importorskip("markdown_it")
 
 
 @pytest.mark.parametrize("kind", FILES)

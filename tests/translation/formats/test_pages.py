@@ -3,32 +3,50 @@
 from __future__ import annotations
 
 import pytest
+from tests.translation.formats.shouting import upper
 
 from regard.errors import DataError
 from regard.translation.formats import FORMATS
 
 PAGE = """<!DOCTYPE html>
-<html lang="es"><head><title>Un gato</title><style>p { color: red }</style></head>
+<html lang="es"><head><title>Un gato</title>
+<meta name="description" content="Una &quot;casa&quot;"><style>p { color: red }</style></head>
 <body class=x><!-- un <b>gato</b> -->
-<p>El <b>gato</b> &amp; el perro duermen.<br/>Sí &nbsp; no</P>
+<p>El <b class='a>b'>gato</b> &amp; el perro <img alt="foto" src=gato> duermen.<br/>
+Sí &nbsp; no <code>x <i>y</i></code> fin</P>
+<p><a href=x title="ir a"><b>Todo</b></a></p><input placeholder='Tu nombre'>
+<p translate=no>No</p><div class="a notranslate"><div>No</div>No</div>
 <script>if (a < b && "gato") { f("<p>gato</p>") }</script><pre>gato  1</pre>
-5 < 6 y más &lt;tú&gt; 12 <code>gato</code> <img alt="gato"> <?php gato ?> &copy
-<p>fin"""
+5 < 6 y más &lt;tú&gt; 12 <b>sin fin <?php gato ?> <p>fin <i></i>"""
 
 
 def translated(text: str) -> str:
     document = FORMATS["html"](text, "page.html")
-    return document.translated([passage.upper() for passage in document.texts])
+    return document.translated([upper(passage) for passage in document.texts])
 
 
-def test_only_text_is_translated():
+def test_only_text_and_attributes_for_readers_are_translated():
     assert translated(PAGE) == (
         PAGE.replace("Un gato<", "UN GATO<")
-        .replace("El <b>gato</b> &amp; el perro duermen.", "EL <b>GATO</b> &amp; EL PERRO DUERMEN.")
-        .replace("Sí &nbsp; no", "SÍ \xa0 NO")
+        .replace("Una &quot;casa&quot;", "UNA &quot;CASA&quot;")
+        .replace(">gato</b> &amp; el perro", ">GATO</b> &amp; EL PERRO")
+        .replace("<p>El", "<p>EL")
+        .replace("foto", "FOTO")
+        .replace("duermen", "DUERMEN")
+        .replace("Sí &nbsp; no", "SÍ NO")
+        .replace(" fin</P>", " FIN</P>")
+        .replace("ir a", "IR A")
+        .replace("Todo", "TODO")
+        .replace("Tu nombre", "TU NOMBRE")
         .replace("5 < 6 y más &lt;tú&gt; 12", "5 &lt; 6 Y MÁS &lt;TÚ&gt; 12")
+        .replace("sin fin", "SIN FIN")
         .replace("<p>fin", "<p>FIN")
     )
+
+
+def test_tags_inside_a_sentence_are_short_ones_for_the_translator():
+    document = FORMATS["html"]('<p><i>Un <a href="x">gato</a> y <br>otro</i></p>', "page.html")
+    assert document.texts == ["Un <g1>gato</g1> y", "otro"]
 
 
 @pytest.mark.parametrize("text", ["", " \n ", "12 < 13", "<p></p>", "&amp;", "<p><"])
@@ -44,7 +62,7 @@ def test_a_translation_opens_no_tag():
 
 
 def test_passages_have_their_lines():
-    assert list(FORMATS["html"]("<p>\n\nuno\r\n<b>dos</b>", "page.html").lines()) == [3, 4]
+    assert list(FORMATS["html"]("<p>\n\nuno\r\n<p>dos</p>", "page.html").lines()) == [3, 4]
 
 
 @pytest.mark.parametrize("begin", ["<!--", "<a ", "<![x", "<", "</", "<?", "<!--x>", "<a x='"])

@@ -87,7 +87,7 @@ class InputOptions:
 
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT")] = None
     input: Path | None = None
-    input_format: Literal["lines", "srt", "vtt", "po", "html"] | None = None
+    input_format: Literal["lines", "srt", "vtt", "po", "html", "xlf", "md"] | None = None
     paragraphs: bool = False
     whole_lines: bool = False
     prefix: Annotated[str | None, typer.Option(metavar="WORDS")] = None

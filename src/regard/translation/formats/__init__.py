@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from regard.translation.formats import messages, pages, subtitles
+from regard.translation.formats import markdown, messages, pages, subtitles, xliff
 from regard.translation.formats.document import Document, decode
 
 __all__ = ["FORMATS", "Document", "decode"]
@@ -14,4 +14,8 @@ FORMATS: Mapping[str, Callable[[str, str], Document]] = {
     "po": messages.read,
     "html": pages.read,
     "htm": pages.read,
+    "xlf": xliff.read,
+    "xliff": xliff.read,
+    "md": markdown.read,
+    "markdown": markdown.read,
 }

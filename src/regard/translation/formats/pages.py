@@ -1,99 +1,207 @@
-"""HTML: the text between tags is translated, all else is kept to the character.
+"""HTML: text and some attributes are translated, all else is kept to the character.
 
 Python's html.parser finds the tags, comments and scripts by their places in the text. It opens nothing else.
 """
 
 import html
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from html.parser import HTMLParser
 from itertools import pairwise
+from typing import Literal, NamedTuple
 
 from regard.translation.formats.document import Document, Replacement, refuse
+from regard.translation.formats.markup import Markup, Piece, Role, bare, tidied
 
-# Elements whose content is no prose, or is shown as it is.
-_KEPT = set("code kbd math pre samp script style svg template textarea var".split())
+# Elements within a sentence. All others divide the text.
+_WITHIN = set(
+    "a abbr acronym b bdi bdo big cite data del dfn em font i ins label mark nobr q s small span strike strong sub sup"
+    " time tt u".split()
+)
+# Elements within a sentence that stay as they are, with all that they hold.
+_KEPT_WITHIN = set("code kbd math samp svg var".split())
+_ALONE = set("img wbr".split())
+# Elements that divide the text, whose content stays: it is no prose, or is shown as it is.
+_KEPT = set("pre script style template textarea".split())
+_VOID = set("area base br col embed hr img input link meta param source track wbr".split())
+# Attributes that a person reads or hears.
+_READ = re.compile(
+    r"""\s(?:alt|title|placeholder|aria-label|aria-description)\s*=\s*(?:"([^"]*)"|'([^']*)')""",
+    re.IGNORECASE,
+)
+_DESCRIPTION = re.compile(
+    r"""<meta\s[^>]*name\s*=\s*["']?(?:description|og:title|og:description)\b""", re.I
+)
+_CONTENT = re.compile(r"""\scontent\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
 # html.parser takes the square of the number of constructs that never end.
 _UNENDED = 100
 _ENDS = {"<": ">", "<!--": "-->", "<![": "]"}
 
 
-@dataclass(frozen=True)
-class Run:
-    """The text between two tags, without the white space around it."""
+class Attribute(NamedTuple):
+    """The value of an attribute, between its quotes."""
 
     start: int
     stop: int
     source: str
 
+
+@dataclass(frozen=True)
+class Run:
+    """Text with tags inside, and the attributes of these tags; or attributes alone.
+
+    Attributes:
+        start: the first character of the pieces.
+        pieces: as the file has them, text not decoded.
+        attributes: by the places of their values in the file.
+    """
+
+    start: int
+    pieces: Sequence[Piece]
+    attributes: Sequence[Attribute]
+
+    @property
+    def markup(self) -> Markup:
+        return Markup.of(
+            tidied(
+                [
+                    p._replace(text=html.unescape(p.text)) if p.role == "text" else p
+                    for p in self.pieces
+                ]
+            )
+        )
+
+    @property
+    def has_words(self) -> bool:
+        return self.markup.has_words
+
     @property
     def texts(self) -> Sequence[str]:
-        return [self.source]
+        sentence = [self.markup.text] if self.has_words else []
+        return [*sentence, *(attribute.source for attribute in self.attributes)]
 
     def replacements(self, translations: Sequence[str]) -> Iterator[Replacement]:
-        yield Replacement(self.start, self.stop, html.escape(translations[0], quote=False))
+        supply = iter(translations)
+        sentence = next(supply) if self.has_words else None
+        changes = [
+            Replacement(start, stop, html.escape(next(supply)))
+            for start, stop, _ in self.attributes
+        ]
+        if sentence is None:
+            yield from changes
+            return
+        pieces, start = list[Piece](), self.start
+        for piece in self.pieces:
+            stop = start + len(piece.text)
+            inside = [
+                change._replace(start=change.start - start, stop=change.stop - start)
+                for change in changes
+                if start <= change.start < stop
+            ]
+            pieces.append(piece._replace(text=_replaced(piece.text, inside)))
+            start = stop
+        run = replace(self, pieces=pieces)
+        yield Replacement(
+            self.start, start, run.markup.restored(sentence, partial(html.escape, quote=False))
+        )
+
+
+class Mark(NamedTuple):
+    """Where a tag or a stretch of text begins."""
+
+    place: int
+    role: Role | Literal["dividing"]
+    attributes: Sequence[Attribute] = ()
 
 
 class _Tags(HTMLParser):
-    """Notes where each stretch of text begins: text, references and nothing else are no tags."""
+    """Notes where text and tags begin, but for those within elements that stay as they are."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=False)
         self._lines = [0]
         while newline := text.find("\n", self._lines[-1]) + 1:
             self._lines.append(newline)
-        self._kept: list[str] = []  # open elements whose content stays
-        self.marks: list[tuple[int, bool]] = []  # places, and whether text for readers begins there
+        self._kept: list[str] = []  # open elements that stay as they are
+        self.marks: list[Mark] = []
         self.feed(text)
         self.close()
-        self.marks.append((len(text), False))
+        self.marks.append(Mark(len(text), "dividing"))
 
-    def _mark(self, is_text: bool) -> None:
-        line, column = self.getpos()
-        is_text = is_text and not self._kept
-        if not self.marks or self.marks[-1][1] != is_text:
-            self.marks.append((self._lines[line - 1] + column, is_text))
+    def _mark(self, role: Role | Literal["dividing"], attributes: Sequence[Attribute] = ()) -> None:
+        if not self._kept:
+            line, column = self.getpos()
+            self.marks.append(Mark(self._lines[line - 1] + column, role, attributes))
 
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self._mark(False)
-        if tag in _KEPT:
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        self._mark(self._role(tag, "opening"), list(self._attributes(tag)))
+        options = dict(attrs)
+        stays = tag in _KEPT | _KEPT_WITHIN or options.get("translate") == "no"
+        if (
+            stays
+            or "notranslate" in (options.get("class") or "").split()
+            or (self._kept and tag == self._kept[-1])
+        ):
+            self._keep(tag)
+
+    def _keep(self, tag: str) -> None:
+        if tag not in _VOID:
             self._kept.append(tag)
 
-    def handle_startendtag(self, tag: str, attrs: object) -> None:
-        self._mark(False)
+    def handle_startendtag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        self._mark(self._role(tag, "alone"), list(self._attributes(tag)))
 
     def handle_endtag(self, tag: str) -> None:
-        self._mark(False)
         if tag in self._kept:
             while self._kept.pop() != tag:
                 pass
+            return
+        self._mark(self._role(tag, "closing"))
+
+    def _role(
+        self, tag: str, half: Literal["opening", "closing", "alone"]
+    ) -> Role | Literal["dividing"]:
+        if tag in _ALONE | _KEPT_WITHIN:
+            return "alone"
+        return half if tag in _WITHIN else "dividing"
+
+    def _attributes(self, tag: str) -> Iterator[Attribute]:
+        raw, (line, column) = self.get_starttag_text() or "", self.getpos()
+        pattern = _CONTENT if tag == "meta" and _DESCRIPTION.match(raw) else _READ
+        for match in pattern.finditer(raw):
+            source = html.unescape(match[match.lastindex or 0])
+            if any(map(str.isalpha, source)):
+                start, stop = (
+                    self._lines[line - 1] + column + at for at in match.span(match.lastindex or 0)
+                )
+                yield Attribute(start, stop, source)
 
     def handle_data(self, data: str) -> None:
-        self._mark(True)
+        self._mark("text")
 
     def handle_entityref(self, name: str) -> None:
-        self._mark(True)
+        self._mark("text")
 
     def handle_charref(self, name: str) -> None:
-        self._mark(True)
+        self._mark("text")
 
     def handle_comment(self, data: str) -> None:
-        self._mark(False)
+        self._mark("alone")
 
     def handle_decl(self, decl: str) -> None:
-        self._mark(False)
+        self._mark("dividing")
 
     def handle_pi(self, data: str) -> None:
-        self._mark(False)
+        self._mark("alone")
 
     def unknown_decl(self, data: str) -> None:
-        self._mark(False)
+        self._mark("alone")
 
 
 def read(text: str, name: str) -> Document:
-    """The text of a page or of a piece of one, between any two tags.
-
-    A tag inside a sentence divides it: its parts are translated each by itself.
+    """The text of a page or of a piece of one, between tags that divide it.
 
     Raises:
         DataError: many tags or comments never end.
@@ -102,12 +210,41 @@ def read(text: str, name: str) -> Document:
         place = text.rfind(end) + 1
         if text.count(begin, place) > _UNENDED:
             raise refuse(name, text, text.find(begin, place), f"{begin} occurs, and never {end}")
-    return Document(text, list(_runs(text)))
+    return Document(text, [run for run in _runs(text) if run.texts])
 
 
 def _runs(text: str) -> Iterator[Run]:
-    for (start, is_text), (stop, _) in pairwise(_Tags(text).marks):
-        if is_text and any(map(str.isalpha, source := html.unescape(text[start:stop]).strip())):
-            content = text[start:stop]
-            start += len(content) - len(content.lstrip())
-            yield Run(start, stop - (len(content) - len(content.rstrip())), source)
+    run = list[tuple[Mark, Piece]]()
+    for mark, following in pairwise(_Tags(text).marks):
+        if mark.role != "dividing":
+            run.append((mark, Piece(text[mark.place : following.place], mark.role)))
+            continue
+        yield from _divided(run)
+        yield Run(mark.place, [], mark.attributes)
+        run = []
+    yield from _divided(run)
+
+
+def _divided(run: Sequence[tuple[Mark, Piece]]) -> Iterator[Run]:
+    """A run without what stands around its words, and the attributes of these tags."""
+    inside = bare([piece for _, piece in run])
+    for mark, _ in run[: inside.start]:
+        yield Run(mark.place, [], mark.attributes)
+    marks, pieces = [mark for mark, _ in run[inside]], [piece for _, piece in run[inside]]
+    if pieces:
+        head, tail = pieces[0], pieces[-1]
+        start = marks[0].place
+        if head.role == "text":
+            start += len(head.text) - len(head.text.lstrip())
+            pieces[0] = Piece(head.text.lstrip())
+        if tail.role == "text":
+            pieces[-1] = Piece(pieces[-1].text.rstrip())
+        yield Run(start, pieces, [attribute for mark in marks for attribute in mark.attributes])
+    for mark, _ in run[inside.stop :]:
+        yield Run(mark.place, [], mark.attributes)
+
+
+def _replaced(text: str, changes: Sequence[Replacement]) -> str:
+    for start, stop, new in reversed(changes):
+        text = text[:start] + new + text[stop:]
+    return text

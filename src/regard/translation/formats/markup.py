@@ -1,0 +1,156 @@
+"""Text with tags, as a translator reads it: each tag of a format is a short one, and is put back in its place."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+_TAG = re.compile(r"<(/?)([gx])(\d+)/?>")
+
+
+Role = Literal["text", "opening", "closing", "alone"]
+
+
+class Piece(NamedTuple):
+    """A stretch of a text.
+
+    Attributes:
+        text: what a reader sees; of a code, what the file has.
+        role: a code is the opening or the closing half of a pair, or stands alone.
+    """
+
+    text: str
+    role: Role = "text"
+
+
+@dataclass(frozen=True)
+class Markup:
+    """A text with codes: tags, placeholders, line breaks.
+
+    >>> markup = Markup.of([Piece("A "), Piece("<b>", "opening"), Piece("cat"), Piece("</b>", "closing")])
+    >>> markup.text
+    'A <g0>cat</g0>'
+    >>> markup.restored("Un <g0>gato</g0>", str)
+    'Un <b>gato</b>'
+
+    Attributes:
+        text: with `<g0>`, `</g0>` for a pair of codes and `<x1/>` for one alone.
+        codes: what each of these tags stands for.
+    """
+
+    text: str
+    codes: dict[str, str]
+
+    @classmethod
+    def of(cls, pieces: Sequence[Piece]) -> "Markup":
+        """The text of these pieces; halves without the other one stand alone."""
+        tags = _tags(pieces)
+        text = "".join(tags.get(place, piece.text) for place, piece in enumerate(pieces))
+        return cls(text, {tag: pieces[place].text for place, tag in tags.items()})
+
+    def restored(self, translation: str, escape: Callable[[str], str]) -> str:
+        """The translation with the codes of the file.
+
+        Where a translation lacks codes, has them twice or in another nesting, all codes follow its text: no code of the
+        file is lost.
+
+        Args:
+            translation: of `text`.
+            escape: writes plain text as the format does.
+        """
+        tags = [match[0] for match in _TAG.finditer(translation) if match[0] in self.codes]
+        if sorted(tags) == sorted(self.codes) and _is_nested(tags):
+            return "".join(self._written(translation, escape))
+        plain = " ".join(_TAG.sub(" ", translation).split())
+        return escape(plain) + "".join(self.codes.values())
+
+    def _written(self, translation: str, escape: Callable[[str], str]) -> Iterator[str]:
+        end = 0
+        for match in _TAG.finditer(translation):
+            if match[0] in self.codes:
+                yield escape(translation[end : match.start()])
+                yield self.codes[match[0]]
+                end = match.end()
+        yield escape(translation[end:])
+
+    @property
+    def has_words(self) -> bool:
+        """Whether there is anything to translate."""
+        return any(map(str.isalpha, _TAG.sub("", self.text)))
+
+
+def _halves(pieces: Sequence[Piece]) -> dict[int, int]:
+    """For the place of each half of a pair the place of the other one."""
+    halves, openings = dict[int, int](), list[int]()
+    for place, piece in enumerate(pieces):
+        if piece.role == "opening":
+            openings.append(place)
+        elif piece.role == "closing" and openings:
+            opening = openings.pop()
+            halves[opening], halves[place] = place, opening
+    return halves
+
+
+def _tags(pieces: Sequence[Piece]) -> dict[int, str]:
+    """The tag in the place of each code; text that looks like a tag is a code as well."""
+    halves = _halves(pieces)
+
+    def tag(place: int) -> str:
+        if place not in halves:
+            return f"<x{place}/>"
+        return f"<g{place}>" if place < halves[place] else f"</g{halves[place]}>"
+
+    return {
+        place: tag(place)
+        for place, (text, role) in enumerate(pieces)
+        if role != "text" or _TAG.search(text)
+    }
+
+
+def _is_nested(tags: Sequence[str]) -> bool:
+    openings = list[str]()
+    for tag in tags:
+        if tag.startswith("</"):
+            if not openings or openings.pop() != tag.replace("/", ""):
+                return False
+        elif tag.startswith("<g"):
+            openings.append(tag)
+    return not openings
+
+
+def tidied(pieces: Sequence[Piece]) -> list[Piece]:
+    """The pieces of text in one where they are neighbours, each run of white space as one space."""
+    neighbours = list[Piece]()
+    for piece in pieces:
+        if neighbours and piece.role == neighbours[-1].role == "text":
+            neighbours[-1] = Piece(neighbours[-1].text + piece.text)
+        else:
+            neighbours.append(piece)
+    return [
+        Piece(" ".join(f".{text}.".split())[1:-1]) if role == "text" else Piece(text, role)
+        for text, role in neighbours
+    ]
+
+
+def bare(pieces: Sequence[Piece]) -> slice:
+    """Which of the pieces are left without white space, codes alone and pairs of codes around the whole."""
+    start, stop = 0, len(pieces)
+    halves = _halves(pieces)
+
+    def is_left_out(place: int) -> bool:
+        text, role = pieces[place]
+        is_empty = (
+            abs(halves.get(place, place) - place) < 2
+        )  # a pair around nothing, or a code alone
+        return not text.strip() if role == "text" else is_empty
+
+    while start < stop:
+        if is_left_out(start):
+            start += 1
+        elif is_left_out(stop - 1):
+            stop -= 1
+        elif pieces[start].role == "opening" and halves[start] == stop - 1:
+            start, stop = start + 1, stop - 1
+        else:
+            break
+    return slice(start, stop)

@@ -1,0 +1,231 @@
+"""XLIFF 1.2 and 2: segments without a translation get one, all else is kept to the character.
+
+Python's expat reads the file and tells where each element stands. A document type, which could declare entities, is
+refused.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from xml.parsers import expat
+from xml.sax.saxutils import escape
+
+from regard.translation.formats.document import Document, Replacement, refuse
+from regard.translation.formats.markup import Markup, Piece, tidied
+
+_DEEPEST = 256
+# Elements in a source whose content is text of the sentence; that of others is code of the format it came from.
+_AROUND = {"g", "mrk", "pc"}
+_TAG = re.compile(rb"<(?:[^\"'>]|\"[^\"]*\"|'[^']*')*>")
+_DONE = {"final", "reviewed"}
+_UNITS = {"trans-unit": "1.2", "segment": "2"}
+
+
+@dataclass
+class _Segment:
+    """A trans-unit (1.2) or segment (2) while it is read; places count bytes."""
+
+    is_open: bool  # whether it may be translated
+    version: str
+    behind: int = 0  # the end of its source, where its target belongs
+    target: tuple[int, int] | None = None  # the whole element
+    target_start: str = "<target>"
+    has_target: bool = False
+    pieces: list[Piece] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A segment without a translation.
+
+    Attributes:
+        start, stop: where its target is, or belongs.
+        markup: its source.
+        opening, closing: the tags around the translation.
+    """
+
+    start: int
+    stop: int
+    markup: Markup
+    opening: str
+    closing: str
+
+    @property
+    def texts(self) -> Sequence[str]:
+        return [self.markup.text]
+
+    def replacements(self, translations: Sequence[str]) -> Iterator[Replacement]:
+        text = self.markup.restored(translations[0], escape)
+        yield Replacement(self.start, self.stop, self.opening + text + self.closing)
+
+
+class _Reader:
+    def __init__(self, text: str, name: str) -> None:
+        self.content, self.segments = text.encode(), list[_Segment]()
+        self._text, self._name = text, name
+        self._stack: list[tuple[str, int]] = []  # names, and where a tag like <x/> ends; else 0
+        self._kept = 0  # depth of elements that are not to be translated
+        self._segment: _Segment | None = None
+        self._inside = ""  # "source" or "target", while its content is read
+        self._code = 0  # depth within an element whose content is code
+        self._code_start = 0
+        self._parser = expat.ParserCreate("utf-8", " ")
+        self._parser.buffer_text = False
+        handlers = {
+            "StartElementHandler": self._start,
+            "EndElementHandler": self._end,
+            "CharacterDataHandler": self._characters,
+            "StartDoctypeDeclHandler": self._refuse_doctype,
+        }
+        for event, handler in handlers.items():
+            setattr(self._parser, event, handler)
+
+    def read(self) -> list[_Segment]:
+        try:
+            self._parser.Parse(self.content.removeprefix(b"\xef\xbb\xbf"), True)
+        except expat.ExpatError as fault:
+            message = f"not well-formed XML: {expat.errors.messages[fault.code]}"
+            raise refuse(self._name, "\n" * (fault.lineno - 1), fault.lineno - 1, message) from None
+        return self.segments
+
+    def _place(self) -> int:
+        shift = 3 if self.content.startswith(b"\xef\xbb\xbf") else 0
+        return self._parser.CurrentByteIndex + shift
+
+    def _tag_end(self, place: int) -> int:
+        """The end of the tag that begins at a place. A ">" within quotes ends none."""
+        match = _TAG.match(self.content, place)
+        return match.end() if match else place
+
+    def _refuse_doctype(self, *declaration: Any) -> None:
+        raise self._refused("a document type, which XLIFF has not: remove it")
+
+    def _refused(self, objection: str) -> Exception:
+        line = self._parser.CurrentLineNumber
+        return refuse(self._name, "\n" * (line - 1), line - 1, objection)
+
+    def _start(self, qualified: str, attributes: dict[str, str]) -> None:
+        name = qualified.rpartition(" ")[2]
+        if not self._stack and name != "xliff":
+            raise self._refused(f"the file begins with <{name}>: no XLIFF")
+        place = self._place()
+        tag_end = self._tag_end(place)
+        self._stack.append((name, tag_end if self.content[place:tag_end].endswith(b"/>") else 0))
+        if len(self._stack) > _DEEPEST:
+            raise self._refused(f"elements are nested more than {_DEEPEST} deep")
+        is_fixed = self._kept or attributes.get("translate") == "no"
+        self._kept = self._kept + 1 if is_fixed else 0
+        if self._inside:
+            self._inline(name, place)
+        elif name in _UNITS:
+            done = attributes.get("approved") == "yes" or attributes.get("state") in _DONE
+            self._segment = _Segment(not self._kept and not done, _UNITS[name])
+        elif self._segment is not None and name in ("source", "target"):
+            if self._stack[-2][0] in _UNITS:
+                self._inside = name
+                self._open_side(name, place)
+        elif self._segment is not None and name == "seg-source":
+            self._segment.is_open = False  # its segments would have to be marked in the target
+
+    def _open_side(self, name: str, place: int) -> None:
+        segment, end = self._segment, self._tag_end(place)
+        assert segment is not None
+        if name == "target":
+            segment.target = place, end
+            segment.target_start = self.content[place:end].decode().replace("/>", ">")
+
+    def _inline(self, name: str, place: int) -> None:
+        if self._inside == "target":
+            return
+        if self._code or name not in _AROUND:
+            if not self._code:
+                self._code_start = place
+            self._code += 1
+        else:
+            self._add(Piece(self.content[place : self._tag_end(place)].decode(), "opening"))
+
+    def _characters(self, text: str) -> None:
+        if self._inside == "source" and not self._code:
+            self._add(Piece(text))
+        elif self._inside == "target" and text.strip() and self._segment is not None:
+            self._segment.has_target = True
+
+    def _add(self, piece: Piece) -> None:
+        assert self._segment is not None
+        self._segment.pieces.append(piece)
+
+    def _end(self, qualified: str) -> None:
+        name, tag_end = self._stack.pop()
+        place = tag_end or self._place()
+        end = tag_end or self._tag_end(place)
+        self._kept -= bool(self._kept)
+        if self._code:
+            self._code -= 1
+            if not self._code:
+                self._add(Piece(self.content[self._code_start : end].decode(), "alone"))
+        elif self._inside == "source" and name in _AROUND:
+            self._add(Piece(self.content[place:end].decode(), "closing"))  # empty for <g/>
+        elif name == self._inside:
+            self._close_side(end)
+        elif name in _UNITS and self._segment is not None:
+            segment, self._segment = self._segment, None
+            if not segment.behind:
+                raise self._refused(f"a <{name}> without <source>")
+            if segment.is_open and not segment.has_target:
+                self.segments.append(segment)
+
+    def _close_side(self, end: int) -> None:
+        segment, side = self._segment, self._inside
+        assert segment is not None
+        self._inside = ""
+        if side == "source":
+            segment.behind = end
+        elif segment.target is not None:
+            segment.target = segment.target[0], end
+
+
+def read(text: str, name: str) -> Document:
+    """The segments of a file that have no translation, and may be translated.
+
+    Raises:
+        DataError: XML that is broken, with a document type, nested too deep, or no XLIFF; names the line.
+    """
+    reader = _Reader(text, name)
+    segments = reader.read()
+    places = _characters(text, {place for segment in segments for place in _places(segment)})
+    passages = []
+    for segment in segments:
+        markup = Markup.of(tidied(segment.pieces))
+        if markup.has_words:
+            start, stop = (places[place] for place in _places(segment))
+            passages.append(Segment(start, stop, markup, *_frame(segment, text[:start])))
+    return Document(text, passages)
+
+
+def _places(segment: _Segment) -> tuple[int, int]:
+    return segment.target or (segment.behind, segment.behind)
+
+
+def _frame(segment: _Segment, text_before: str) -> tuple[str, str]:
+    """The tags around a translation; a new target stands on a line of its own where its source does."""
+    start = segment.target_start
+    if segment.version == "1.2" and "state=" not in start:
+        start = start.replace("<target", '<target state="needs-review-translation"', 1)
+    line = text_before.rpartition("\n")[2]
+    indent = line[: len(line) - len(line.lstrip())]
+    newline = "\r\n" if text_before.endswith("\r\n" + line) else "\n"
+    is_alone = (
+        segment.target is None and "\n" in text_before and line.lstrip().startswith("<source")
+    )
+    return (newline + indent if is_alone else "") + start, "</target>"
+
+
+def _characters(text: str, places: set[int]) -> dict[int, int]:
+    """The character at each of some places that count bytes."""
+    answer, byte, at = dict[int, int](), 0, 0
+    content = text.encode()
+    for place in sorted(places):
+        at += len(content[byte:place].decode())
+        answer[place], byte = at, place
+    return answer

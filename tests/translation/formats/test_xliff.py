@@ -1,0 +1,85 @@
+"""XLIFF: segments without a translation get one, and all else stays to the character."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.translation.formats.shouting import upper
+
+from regard.errors import DataError
+from regard.translation.formats import FORMATS
+
+FILE = """<?xml version="1.0" encoding="ISO-8859-1"?>
+<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file source-language="es" original="a"><body>
+  <trans-unit id="1">
+    <source>El <g id="1" x="a>b">gato</g> &amp; él<x id="2"/> duerme.</source>
+  </trans-unit>
+  <trans-unit id="2"><source>Hola</source><target/></trans-unit>
+  <trans-unit id="3"><source>Sí</source><target>Yes</target></trans-unit>
+  <trans-unit id="4" translate="no"><source>No</source></trans-unit>
+  <group translate="no"><trans-unit id="5"><source>No</source></trans-unit></group>
+  <trans-unit id="6"><source>12 <ph id="1">&lt;b&gt;</ph></source></trans-unit>
+  <trans-unit id="7"><source>ñu <bpt id="1">&lt;b></bpt>negro<ept id="1">&lt;/b></ept></source>
+    <target state="new"></target><note>x</note>
+    <alt-trans><source>otro</source><target>other</target></alt-trans></trans-unit>
+  <trans-unit id="8"><source>a</source><seg-source><mrk mtype="seg" mid="0">a</mrk></seg-source></trans-unit>
+</body></file></xliff>"""
+BOLD = 'ÑU <bpt id="1">&lt;b></bpt>NEGRO<ept id="1">&lt;/b></ept>'
+REVIEW = '<target state="needs-review-translation">'
+
+
+def translated(text: str) -> str:
+    document = FORMATS["xlf"](text, "file.xlf")
+    return document.translated([upper(passage) for passage in document.texts])
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_segments_without_a_translation_get_one(mark, newline):
+    target = f'{REVIEW}EL <g id="1" x="a>b">GATO</g> &amp; ÉL<x id="2"/> DUERME.</target>'
+    expected = (
+        FILE.replace("duerme.</source>", f"duerme.</source>\n    {target}")
+        .replace("<target/>", f"{REVIEW}HOLA</target>")
+        .replace('<target state="new">', f'<target state="new">{BOLD}')
+    )
+    text, expected = (mark + side.replace("\n", newline) for side in (FILE, expected))
+    assert translated(text) == expected
+
+
+def test_version_2_has_segments_in_units():
+    text = (
+        '<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="es"><file id="f"><unit id="1">'
+        '<segment><source>El <pc id="1">gato</pc>.</source></segment>'
+        '<segment state="final"><source>a b</source></segment><ignorable><source> </source></ignorable>'
+        "</unit></file></xliff>"
+    )
+    target = '<target>EL <pc id="1">GATO</pc>.</target>'
+    assert translated(text) == text.replace("gato</pc>.</source>", f"gato</pc>.</source>{target}")
+
+
+def test_a_file_that_is_complete_stays():
+    complete = translated(FILE)
+    assert translated(complete) == complete
+
+
+def test_passages_have_their_lines():
+    assert list(FORMATS["xliff"](FILE, "file.xlf").lines()) == [4, 6, 12]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ":1: not well-formed XML: no element found"),
+        ("<a/>", ":1: the file begins with <a>: no XLIFF"),
+        ("<xliff>\n<", ":2: not well-formed XML"),
+        ("<!DOCTYPE xliff [<!ENTITY a 'b'>]><xliff>&a;</xliff>", ":1: a document type"),
+        ("<!DOCTYPE xliff SYSTEM 'file:///etc/passwd'><xliff/>", ":1: a document type"),
+        ("<xliff>&a;</xliff>", ":1: not well-formed XML: undefined entity"),
+        ("<xliff>" + "<g>" * 300, ":1: elements are nested more than 256 deep"),
+        ("<xliff>\n<trans-unit/></xliff>", ":2: a <trans-unit> without <source>"),
+    ],
+)
+def test_what_is_broken_or_hostile_is_refused_with_its_line(text, words):
+    with pytest.raises(DataError, match=re.escape(words)):
+        FORMATS["xlf"](text, "file.xlf")
