@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from regard.errors import ConfigurationError
 from regard.translation.aligning.adapted import adapt as adapt_to
 from regard.translation.aligning.aligner import Aligned, Aligner
 from regard.translation.aligning.words import normalised_words
@@ -18,6 +19,7 @@ def align(
     *,
     adapt: bool = False,
     model: str = "es-en",
+    translator: str | None = None,
     seed: int = 0,
 ) -> list[Aligned]:
     """Link the words of sentences and of their translations.
@@ -27,16 +29,20 @@ def align(
             words between spaces.
         adapt: learn from these pairs alone, of any languages; some hundreds of pairs or more are needed.
         model: otherwise, a bundled model or a run folder whose attention links words.
+        translator: to adapt, a model of these languages whose attention is averaged in.
         seed: of the samples that `adapt` draws.
 
     Raises:
         ModelError: there is no such model, or its attention cannot align.
+        ConfigurationError: `translator` without `adapt`.
 
     >>> import regard
     >>> pairs = [("la casa", "the house"), ("la mesa", "the table"), ("una mesa", "a table")] * 9
     >>> sorted(regard.align(pairs, adapt=True)[2].links)
     [(0, 0), (1, 1)]
     """
+    if translator is not None and not adapt:
+        raise ConfigurationError("translator: only with adapt=True; without it, name a model")
     split = words_of if adapt else normalised_words
 
     def words(sentence: Sentence) -> list[str]:
@@ -44,6 +50,10 @@ def align(
 
     word_pairs = [(words(source), words(target)) for source, target in pairs]
     if adapt:
-        return list(adapt_to(word_pairs, seed=seed).aligned())
-    translator = Translator.open(model)
-    return Aligner.of(translator.run, translator.model, translator.tokenizers).align(word_pairs)
+        text = adapt_to(word_pairs, seed=seed)
+        if translator is not None:
+            attending = Translator.open(translator)
+            text = text.attended(attending.model, attending.tokenizers)
+        return list(text.aligned())
+    opened = Translator.open(model)
+    return Aligner.of(opened.run, opened.model, opened.tokenizers).align(word_pairs)
