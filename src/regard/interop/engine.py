@@ -1,9 +1,9 @@
 """Translating through CTranslate2, with our tokenizers and our ranking."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,12 +17,14 @@ from regard.errors import ConfigurationError, ModelError, one_line, raised_as, r
 from regard.interop import ctranslate2 as exporter
 from regard.interop.ctranslate2 import Quantization
 from regard.translation import checksums, lines
+from regard.translation.aligning.aligner import Aligner
 from regard.translation.decoding.hypothesis import Hypothesis, penalty
 from regard.translation.decoding.search import Search
 from regard.translation.doubts import Doubts
+from regard.translation.evaluation.alignment import WordLinks
 from regard.translation.results import Candidate, Translation
 from regard.translation.runs import Tokenizers
-from regard.translation.sentence_search import translation_of
+from regard.translation.sentence_search import translation_of, word_links
 from regard.translation.translator import Translator
 from regard.translation.words import KnownWords
 
@@ -78,6 +80,7 @@ class Engine:
             raise ModelError(f"{folder / _CONFIGURATION}: {exporter.SEARCH}: {fault}") from None
         self.search = search_settings.changed(max_length=min(search_settings.max_length, learned))
         self.sentence_language = exported.sentence_language
+        self.linking: Callable[[], Aligner] | None = None  # nor an aligner
         self.doubts: Doubts | None = None  # an exported folder has neither doubts nor words
         self.words: KnownWords | None = None
         self.workers = workers or _cores()
@@ -102,6 +105,7 @@ class Engine:
             exporter.export(translator, place, quantization)
             engine = cls(place, translator.tokenizers, workers=workers)
         engine.doubts, engine.words = translator.doubts, translator.words
+        engine.linking = translator.aligner
         return engine
 
     def translate(
@@ -127,14 +131,15 @@ class Engine:
             raise TypeError(f"CTranslate2 does not search with {', '.join(unknown)}: leave it out")
         search = (search or self.search).changed(**changes, sampling=False)
         if self.sentence_language is None:  # generated data
-            search = search.changed(numbers=False)
+            search = search.changed(numbers=False, spans=False)
         return lines.translate(
             texts,
-            self._sentences,
+            replace(self._sentences, linking=self.linking),
             search,
             words=self.words,
             doubts=self.doubts,
             language=None if whole_lines else self.sentence_language,
+            readable=self.tokenizers.readable,
         )
 
 
@@ -146,6 +151,7 @@ class _SentenceSearch:
     library: Any
     tokenizers: Tokenizers
     longest: int
+    linking: Callable[[], Aligner] | None = None
 
     def translate(
         self, sentences: Sequence[str], search: Search, prefixes: Sequence[str] | None = None
@@ -182,6 +188,14 @@ class _SentenceSearch:
                 translation_of(text, ids, self.longest, self.tokenizers, [best], tokens)
             )
         return translations
+
+    def links(self, pairs: Sequence[tuple[str, str]]) -> list[WordLinks]:
+        """By the attention of the model that was exported; in a folder alone, words are linked by their order."""
+        if self.linking is not None:
+            return word_links(self.linking(), pairs)
+        return [
+            WordLinks.ordered(len(source.split()), len(target.split())) for source, target in pairs
+        ]
 
     def _answers(
         self, pieces: list[list[str]], rows: list[int], limits: list[int], search: Search

@@ -1,6 +1,6 @@
 """Lines of several sentences: divided, and joined again after the translation of each sentence."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import fields
 from itertools import chain, islice, repeat
 from typing import TypeVar
@@ -13,11 +13,16 @@ from regard.translation.doubts import Doubts
 from regard.translation.evaluation.alignment import Link
 from regard.translation.models.protocol import Looks
 from regard.translation.reading import sentences as reading
+from regard.translation.reading.carrying import Carrier, restored
 from regard.translation.reading.readings import SentenceTranslator
 from regard.translation.results import Candidate, Translation, Word
 from regard.translation.settings.search import Search
+from regard.translation.text.boundaries import Boundaries
 from regard.translation.text.normalisation import clean, normalise
+from regard.translation.text.numbers import is_number
 from regard.translation.text.sentences import Sentence, of_line
+from regard.translation.text.spans import Span, spans
+from regard.translation.text.stand_ins import StandIns
 from regard.translation.text.tokenizer import EOS
 from regard.translation.words import KnownWords
 
@@ -36,6 +41,7 @@ def translate(
     language: str | None,
     prefix: str | Sequence[str] | None = None,
     target_language: str = "",
+    readable: Set[str] = frozenset(),
 ) -> list[Translation]:
     """The translations of lines, whose sentences are translated one by one (see `reading.sentences`).
 
@@ -43,6 +49,7 @@ def translate(
         words, doubts: what is known of the training text.
         language: in which sentences are found; with None, every line is one.
         prefix: the beginning of every translation, or that of each, in the `target_language`.
+        readable: the characters that the model reads; with others, and markup, see `reading.carrying`.
 
     Raises:
         ConfigurationError: not one prefix a line.
@@ -55,7 +62,22 @@ def translate(
             f"{len(prefixes)} prefixes for {len(lines)} texts: pass one for each"
         )
     lines = list(map(clean, lines))
+    stand_ins = StandIns()
+    if search.spans or search.capitals:
+        begins = prefixes or repeat("")
+        lines = [
+            line if begin else stand_ins.put(line, _spans(line, readable, words, search))
+            for line, begin in zip(lines, begins, strict=False)
+        ]
     sentences = list(map(of_line, lines, repeat(language)))
+    if (
+        words is not None
+        and words.boundaries is not None
+        and language
+        and search.stops
+        and not prefixes
+    ):
+        sentences = [_divided(line_sentences, words.boundaries) for line_sentences in sentences]
     sentence_prefixes = None
     if prefixes is not None:
         divided = (
@@ -65,13 +87,40 @@ def translate(
         sentence_prefixes = _concatenated(divided)
     translations = reading.translate(
         [sentence.text for line_sentences in sentences for sentence in line_sentences],
-        translator,
+        Carrier(translator, stand_ins.spans, words) if stand_ins.spans else translator,
         search,
         words=words,
         doubts=doubts,
         prefixes=sentence_prefixes,
     )
-    return join(lines, sentences, translations, draws=search.sampling)
+    line_translations = join(lines, sentences, translations, draws=search.sampling)
+    return [restored(translation, stand_ins) for translation in line_translations]
+
+
+def _spans(line: str, readable: Set[str], words: KnownWords | None, search: Search) -> list[Span]:
+    """The stretches of a line that are not read as they are written."""
+    if is_number(line):
+        return []
+    line_spans = spans(line, readable) if search.spans else []
+    if words is not None and search.capitals:
+        for word in words.capitals(line):
+            if all(word.stop <= span.start or span.stop <= word.start for span in line_spans):
+                line_spans.append(word)
+        line_spans.sort()
+    return line_spans
+
+
+def _divided(sentences: Sequence[Sentence], boundaries: Boundaries) -> list[Sentence]:
+    """The last sentence of a line, where it has no final mark, divided into those that it may be."""
+    *before, last = sentences
+    if not last.text[-1:].isalnum():
+        return list(sentences)
+    texts = boundaries.divided(last.text)
+    return [
+        *before,
+        *(Sentence("", text, " ") for text in texts[:-1]),
+        Sentence("", texts[-1], last.after),
+    ]
 
 
 def stream(
@@ -139,6 +188,7 @@ def _line_translation(
         probabilities=_concatenated(translation.probabilities for translation in translations),
         unknown=lists_of("unknown"),
         unseen=lists_of("unseen"),
+        invented=lists_of("invented"),
         source_ids=_ids(translation.source_ids for translation in translations),
         target_ids=_ids(translation.target_ids for translation in translations),
         looks=_looks([translation.looks for translation in translations]),

@@ -73,8 +73,10 @@ class Translation:
         repeats: whether the search made a translation that repeats itself, where the source does not (see
             `decoding.hypothesis.loops`). This one is then from a second search, which forbids that.
         unfinished: whether the search ended it because it had the most pieces allowed.
-        doubts: why it may be wrong: "cut", "unknown", "unseen", "repeats", "unfinished", "no words", and where the
-            model's folder has doubts.json "unknown script", "other language", "odd length", "low confidence".
+        invented: words that the model wrote and no text has (see `reading.inventions`); words of the source are in
+            their places, where they are linked.
+        doubts: why it may be wrong: "cut", "unknown", "unseen", "invented", "repeats", "unfinished", "no words", and
+            where the model's folder has doubts.json "unknown script", "other language", "odd length", "low confidence".
     """
 
     source: str
@@ -95,6 +97,7 @@ class Translation:
     unseen: list[str] = field(default_factory=list)
     repeats: bool = False
     unfinished: bool = False
+    invented: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     read_as: dict[str, str] = field(default_factory=dict)
     sentences: list["Translation"] = field(default_factory=list, repr=False)

@@ -1,7 +1,7 @@
 """Sentences translated by a search of the model, or scored with translations that others wrote."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
@@ -12,14 +12,14 @@ from torch import Tensor
 
 from regard.errors import ConfigurationError
 from regard.translation.aligning.aligner import Aligner
-from regard.translation.aligning.words import in_spans
+from regard.translation.aligning.words import in_spans, normalised_words
 from regard.translation.decoding import forced
 from regard.translation.decoding.beam import Tree
 from regard.translation.decoding.hypothesis import Hypothesis, loops
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.search import Search, bounds, translate_batch
 from regard.translation.engines import SearchEngine
-from regard.translation.evaluation.alignment import Link
+from regard.translation.evaluation.alignment import Link, WordLinks
 from regard.translation.models.protocol import Looks, TranslationModel
 from regard.translation.results import Candidate, Translation, Word
 from regard.translation.runs import Tokenizers
@@ -35,7 +35,8 @@ BATCH_TOKENS = 8192
 class SentenceSearch:
     """Translates sentences, as they are written, by a model that `engine` runs. See `Translator.translate`.
 
-    Sources are cut to the `longest` number of pieces. Without an aligner, translations have no links.
+    Sources are cut to the `longest` number of pieces. Without an `aligner`, translations have no links; `linking` gives
+    the aligner of `links`.
     """
 
     model: TranslationModel
@@ -45,6 +46,7 @@ class SentenceSearch:
     batch_tokens: int = BATCH_TOKENS
     looks: bool = False
     aligner: Aligner | None = None
+    linking: Callable[[], Aligner] | None = None
     seed: int | None = None
     tree: Tree | None = None
 
@@ -108,6 +110,11 @@ class SentenceSearch:
                     sentences[row], encoded[row], [hypothesis], links
                 )
         return translations
+
+    def links(self, pairs: Sequence[tuple[str, str]]) -> list[WordLinks]:
+        """The links of the words, between white space, of sentences and translations, by their attention."""
+        assert self.linking is not None
+        return word_links(self.linking(), pairs)
 
     def forced(self, text: str, target: str, length_penalty: float) -> Translation:
         """A sentence with a translation of others.
@@ -225,6 +232,17 @@ class SentenceSearch:
             looks=looks,
             unfinished=unfinished,
         )
+
+
+def word_links(aligner: Aligner, pairs: Sequence[tuple[str, str]]) -> list[WordLinks]:
+    """The links of the words of sentences and translations, by the attention of a model."""
+    words = [(normalised_words(source), normalised_words(target)) for source, target in pairs]
+    return [
+        WordLinks(
+            sorted(aligned.links), aligned.weights.argmax(0).tolist() if aligned.target else []
+        )
+        for aligned in aligner.align(words)
+    ]
 
 
 def translation_of(

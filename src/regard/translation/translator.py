@@ -157,7 +157,7 @@ class Translator:
             search = search.as_written().changed(search_again=False)
         language = self.sentence_language
         if language is None:
-            search = search.changed(numbers=False)
+            search = search.changed(numbers=False, spans=False)
         aligner = self._aligner if alignments else None
         return lines.translate(
             texts,
@@ -170,6 +170,7 @@ class Translator:
             language=None if whole_lines or tree is not None else language,
             prefix=prefix,
             target_language=self.run.configuration.data.target_language,
+            readable=self.tokenizers.readable,
         )
 
     def stream(
@@ -236,7 +237,18 @@ class Translator:
     def _sentence_search(self, **options: Any) -> SentenceSearch:
         # Compiled search calls no hooks: a model that has some now is run by its own layers.
         engine = SearchEngine(self.model) if hooked(self.model) else self.engine
-        return SentenceSearch(self.model, self.tokenizers, engine, self.longest, **options)
+        return SentenceSearch(
+            self.model,
+            self.tokenizers,
+            engine,
+            self.longest,
+            linking=self.aligner,
+            **options,
+        )
+
+    def aligner(self) -> Aligner:
+        """The model as an aligner of words, by the attention that `regard align` reads."""
+        return self._aligner
 
     @cached_property
     def _aligner(self) -> Aligner:

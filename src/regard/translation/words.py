@@ -12,6 +12,7 @@ from typing import Self
 
 from regard.translation.runs.layout import WORDS
 from regard.translation.runs.statistics import Statistics
+from regard.translation.text.boundaries import Boundaries
 from regard.translation.text.corpora import Pair
 from regard.translation.text.exchange import named
 from regard.translation.text.letters import (
@@ -23,12 +24,22 @@ from regard.translation.text.letters import (
     with_capitals_of,
 )
 from regard.translation.text.numbers import Marks, copies_numbers
+from regard.translation.text.replacements import Replacement, replaced
+from regard.translation.text.spans import Span
 from regard.translation.text.trigrams import Trigrams
 
 # Names and words that are kept.
 _NAMES, _WORDS = 8, 60_000
 # Of the words with a capital inside the sources, so many must be names: German nouns have capitals, too.
 _SHARE = 0.5
+# The frequent words are so many.
+_FREQUENT = 2000
+# Words in small letters that a title may have, at most so long.
+_SHORT = 3
+# Words in capitals.
+_CAPITAL = r"[^\W\d_a-zß-öø-ÿ]{2,}"
+_CAPITALS = re.compile(rf"(?<!\w){_CAPITAL}(?: {_CAPITAL})*(?!\w)")
+_ROMAN = re.compile("[IVXLCDM]+")
 # Words that are corrected: shorter ones have too many neighbours; the neighbours of longer ones take long to make.
 _SHORTEST, _LONGEST = 4, 24
 
@@ -43,6 +54,8 @@ class KnownWords(Statistics, frozen=True):
         marks: those of numbers.
         accents: where they belong.
         numbers: whether a source that is a number only is its own translation.
+        targets: the words of the targets in small letters, the most frequent first, with spaces between them.
+        boundaries: where sentences without final marks end.
     """
 
     NAME, LARGEST, DESCRIPTION = WORDS, 8 * 2**20, "words of a model"
@@ -54,6 +67,8 @@ class KnownWords(Statistics, frozen=True):
     marks: Marks
     accents: Accents
     numbers: bool = True
+    targets: str = ""
+    boundaries: Boundaries | None = None
 
     @classmethod
     def learn(cls, pairs: Sequence[Pair]) -> Self:
@@ -65,6 +80,9 @@ class KnownWords(Statistics, frozen=True):
         beginnings = (as_inside(words[0], counts_inside) for words in sentences if words)
         counts = counts_inside + Counter(beginnings)
         capitals = {word: count for word, count in counts_inside.items() if has_capital(word)}
+        target_counts = Counter(
+            word.lower() for pair in pairs for word in WORD.findall(pair.target)
+        )
         names = Counter(chain.from_iterable(names for _, names in named(pairs)))
         if sum(capitals.get(name, 0) for name in names) <= _SHARE * sum(capitals.values()):
             names.clear()
@@ -76,6 +94,8 @@ class KnownWords(Statistics, frozen=True):
             marks=Marks("", "") if is_multilingual else Marks.learn(pairs),
             accents=Accents() if is_multilingual else Accents.learn(sources),
             numbers=copies_numbers(pairs),
+            targets=" ".join(word for word, _ in target_counts.most_common(_WORDS)),
+            boundaries=None if is_multilingual else Boundaries.learn(sources),
         )
 
     def merged(self, words: Self) -> Self:
@@ -84,6 +104,8 @@ class KnownWords(Statistics, frozen=True):
             "words": " ".join(dict.fromkeys([*self.rank, *words.rank])),
             "names": self.names or words.names,
             "numbers": self.numbers and words.numbers,
+            "targets": " ".join(dict.fromkeys(chain(self.targets.split(), words.targets.split()))),
+            "boundaries": words.boundaries or self.boundaries,
         }
         return self.model_copy(update=update)
 
@@ -107,16 +129,65 @@ class KnownWords(Statistics, frozen=True):
 
         return WORD.sub(corrected_word, text)
 
-    def may_be_name(self, word: re.Match[str]) -> bool:
-        """Whether a word of a sentence may be a name that no training source has."""
+    def is_rare(self, word: re.Match[str]) -> bool:
+        """Whether a word, in small letters, is not among the most frequent ones."""
+        return not _is_joined(word) and self.rank.get(word[0].lower(), _FREQUENT) >= _FREQUENT
+
+    def is_unknown(self, word: re.Match[str]) -> bool:
+        """Whether a word of a sentence has capitals, and no training source has it."""
         text, small = word[0], word[0].lower()
         if text == small or self.has(text) or _is_joined(word):
             return False
-        if not begins_sentence(word):
-            return True
-        if self.has(small) or not self.proper.letters.issuperset(small):
+        return not (begins_sentence(word) and self.has(small))
+
+    def may_be_name(self, word: re.Match[str]) -> bool:
+        """Whether a word of a sentence may be a name that no training source has; the first one must look like one."""
+        small = word[0].lower()
+        if not self.is_unknown(word) or not begins_sentence(word):
+            return self.is_unknown(word)
+        if not self.proper.letters.issuperset(small):
             return False
         return self.proper.cost(small) <= self.ordinary.cost(small)
+
+    def in_sentence_case(self, text: str) -> str:
+        """A text in Title Case in small letters, but for its first word and for names; any other text unchanged."""
+        later = [word for word in WORD.finditer(text) if not begins_sentence(word)]
+        ordinary = [word for word in later if self._is_ordinary(word[0])]
+        small = sum(word[0][:1].islower() and len(word[0]) > _SHORT for word in later)
+        if len(ordinary) < 2 or small:
+            return text
+        changes = [Replacement(*word.span(), word[0].lower()) for word in ordinary]
+        return replaced(text, changes)
+
+    def _is_ordinary(self, word: str) -> bool:
+        """Whether a word with a capital is known in small letters and is no name."""
+        return word[:1].isupper() and self.has(word.lower()) and not self.has(word)
+
+    def capitals(self, line: str) -> Iterator[Span]:
+        """The words in capitals alone, among others, that are known in small letters; neighbours together."""
+        if not _CAPITALS.search(line) or line.isupper():
+            return
+        for match in _CAPITALS.finditer(line):
+            words = match[0].split()
+            if all(self._is_ordinary(word) and not _ROMAN.fullmatch(word) for word in words):
+                small = match[0].lower()
+                begins = begins_sentence(match)
+                yield Span(*match.span(), small.capitalize() if begins else small, "capitals")
+
+    def invented(self, source: str, text: str) -> list[str]:
+        """The words of a translation that neither the training text nor the source has."""
+        if not self.targets:
+            return []
+        written = set(map(str.lower, WORD.findall(source)))
+        return [
+            word
+            for word in WORD.findall(text)
+            if word.lower() not in self._targets and word.lower() not in written
+        ]
+
+    @cached_property
+    def _targets(self) -> frozenset[str]:
+        return frozenset(self.targets.split())
 
     @cached_property
     def rank(self) -> dict[str, int]:

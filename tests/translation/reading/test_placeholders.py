@@ -39,7 +39,8 @@ def translated_as(text: str, log_probability: float = -1.0, links=()) -> Transla
         ("Ayer vi a Miguel en la calle.", "I saw Migal.", ["Miguel"]),
         ("Ayer vi a Miguel en la calle.", "I saw Miguel.", []),
         ("Ayer vi a Ana María en la calle.", "I saw Ana.", ["Ana María"]),
-        ("Hoy vi a Mary.", "I saw Maria.", []),  # known words are the model's
+        ("Hoy vi a Mary.", "I saw Mother today.", ["Mary"]),  # no text has the word in its place
+        ("Hoy vi a Mary.", "I saw Tom today.", []),  # known words are the model's
         ("Desayuné aquí.", "I ate here.", []),  # a capital at the beginning marks no name
         ("Miguel.", "Watch.", []),
         ("Привет aquí.", "Hello.", []),

@@ -20,6 +20,8 @@ _NOTES = {
     "wrongly: {places}",
     "unseen": "{parts} in {count} of {sentences}: they never occurred in the training sources and may be "
     "translated wrongly: {places}",
+    "invented": "{parts} in {count} of {sentences}: the model wrote words that no text has; words of the source are in "
+    "their places: {places}",
     "repeats": "{count} of {translations} searched again because of repetitions: {places}",
     "unfinished": "{count} of {translations} reached the greatest length allowed and stopped there: {places}",
     "no words": "no words in {count} of {sources}: {places}",
@@ -28,7 +30,7 @@ _NOTES = {
     "odd length": "{count} of {translations} much longer or shorter than training pairs are: {places}",
     "low confidence": "low confidence in {count} of {translations}, probably poor: {places}",
 }
-_PARTS = {"unknown": "unknown character", "unseen": "word piece"}
+_PARTS = {"unknown": "unknown character", "unseen": "word piece", "invented": "invented word"}
 
 
 @dataclass
@@ -73,6 +75,7 @@ class DoubtCounts:
             pieces = {
                 "unknown": translation.unknown,
                 "unseen": list(map(_readable, translation.unseen)),
+                "invented": translation.invented,
             }
             for name in translation.doubts:
                 self._doubts[name].add(place, pieces.get(name, ()))

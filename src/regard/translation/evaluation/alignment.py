@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 from jaxtyping import Float
 from torch import Tensor
@@ -106,6 +107,28 @@ def count_from_one(sentences: Iterable[Set[Link]]) -> bool:
     """
     linked = [links for links in sentences if links]
     return len(linked) >= _TELLING and all(0 not in link for links in linked for link in links)
+
+
+class WordLinks(NamedTuple):
+    """The links of a sentence and its translation.
+
+    Attributes:
+        links: of words that belong together.
+        nearest: for each source word the target word that is most likely linked to it, whether or not one is.
+    """
+
+    links: list[Link]
+    nearest: list[int]
+
+    @classmethod
+    def ordered(cls, source: int, target: int) -> Self:
+        """Those of two sentences with so many words, by their order alone.
+
+        >>> WordLinks.ordered(2, 4)
+        WordLinks(links=[(0, 0), (0, 1), (1, 2), (1, 3)], nearest=[0, 2])
+        """
+        links = [(word * source // target, word) for word in range(target)] if source else []
+        return cls(links, [word * target // source for word in range(source)])
 
 
 def argmax_links(weights: Float[Tensor, "target source"]) -> set[Link]:

@@ -7,18 +7,19 @@ where a model did not copy by itself; and a translation that has not all of them
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise, product
 from typing import NamedTuple
 
+from regard.translation.reading.changes import changed, inverse
 from regard.translation.reading.readings import Reading, SentenceTranslator, clearer
-from regard.translation.results import Candidate, Translation, Word
+from regard.translation.results import Translation
 from regard.translation.settings.search import Search
 from regard.translation.text.letters import WORD, begins_sentence, has_capital, without_accents
+from regard.translation.text.replacements import Replacement, moved_words, replaced
 from regard.translation.words import KnownWords
 
-_YEARS, _COUNTS = ["1985", "1996", "1972", "2004"], ["25", "36", "48", "74"]
+_YEARS, COUNTS = ["1985", "1996", "1972", "2004"], ["25", "36", "48", "74"]
 _YEAR = re.compile("1[0-9]{3}|20[0-9]{2}")
 _TIME = re.compile(r"\b\d{1,2}:\d\d\b")
 _ATTEMPTS = 2
@@ -56,7 +57,7 @@ class Placeholder(NamedTuple):
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        return _pattern(self.word, self.term.number)
+        return standing_alone(self.word)
 
 
 def with_placeholders(
@@ -78,7 +79,8 @@ def with_placeholders(
         if not placeholders:
             break
         texts = [
-            _filled(readings[row].source, row_words) for row, row_words in placeholders.items()
+            replaced(readings[row].source, _filling(row_words))
+            for row, row_words in placeholders.items()
         ]
         translations = translator.translate(texts, search)
         for (row, row_words), new in zip(placeholders.items(), translations, strict=True):
@@ -98,12 +100,13 @@ def lost_terms(words: KnownWords, source: str, translation: Translation) -> list
     """
     numbers, unmatched = [], words.marks.plain(translation.text)
     for term in _numbers(words, source):
-        pattern = _pattern(words.marks.plain(term.target), number=True)
+        pattern = standing_alone(words.marks.plain(term.target))
         unmatched, count = pattern.subn(" ", unmatched, count=1)
         numbers += [] if count else [term]
     if not re.search(r"\d", _TIME.sub(" ", unmatched)):
         numbers = []
-    names = (term for term in _names(words, source) if not _has(translation.text, term))
+    invented = bool(words.invented(source, translation.text))
+    names = (term for term in _names(words, source, invented) if not _has(translation.text, term))
     return sorted([*numbers, *names])
 
 
@@ -114,15 +117,20 @@ def _numbers(words: KnownWords, source: str) -> Iterator[Term]:
         yield Term(number.start(), number[0], target, True, True)
 
 
-def _names(words: KnownWords, source: str) -> Iterator[Term]:
-    """The words that may be names; neighbours that are names for sure are one."""
+def _names(words: KnownWords, source: str, invented: bool) -> Iterator[Term]:
+    """The words that may be names; neighbours that are names for sure are one.
+
+    Where the translation has `invented` words, each word with a capital may be one.
+    """
     matches = list(WORD.finditer(source))
     # Where every word has a capital, none tells a name.
     if not words.names or not any(word[0].islower() for word in matches):
         return
     terms: list[Term] = []
     for word in matches:
-        if not (has_capital(word[0]) and words.may_be_name(word)):
+        if not has_capital(word[0]) or not (
+            words.is_unknown(word) or (invented and words.is_rare(word))
+        ):
             continue
         start, sure = word.start(), not begins_sentence(word) and not words.has(word[0].lower())
         if sure and terms and terms[-1].sure and source[terms[-1].stop : start] in (" ", "-"):
@@ -136,7 +144,7 @@ def _has(text: str, name: Term) -> bool:
     text, bare = without_accents(text), without_accents(name.text)
     if len(bare) > _LETTERS and re.search(rf"\b{re.escape(bare[:_LETTERS])}", text):
         return True
-    return _pattern(bare, number=False).search(text) is not None
+    return standing_alone(bare).search(text) is not None
 
 
 def _placeholders(
@@ -148,7 +156,7 @@ def _placeholders(
     for term in terms:
         pool = words.names
         if term.number:
-            pool = _YEARS if _YEAR.fullmatch(term.text) else _COUNTS
+            pool = _YEARS if _YEAR.fullmatch(term.text) else COUNTS
         free = [word for word in pool if word not in occupied][attempt:]
         if term.text not in placeholders and free:
             placeholders[term.text] = free[0]
@@ -171,20 +179,16 @@ def _better(
     return all(term.sure for term, _ in placeholders) or clearer(new, old)
 
 
-def _pattern(text: str, number: bool) -> re.Pattern[str]:
+def standing_alone(text: str) -> re.Pattern[str]:
     """A pattern for a name or number that is no part of another; 80 also for the end of 1980."""
-    if not number:
+    if not text[:1].isdigit():
         return re.compile(rf"(?<!\w){re.escape(text)}(?!\w)")
     century = "(?:19|20)?" if re.fullmatch(r"\d\d", text) else ""
     return re.compile(rf"(?<!\d)(?<!\d[.,:/-]){century}{re.escape(text)}(?!\d|[.,:/-]\d)")
 
 
-def _filled(source: str, placeholders: Sequence[Placeholder]) -> str:
-    pieces, end = [], 0
-    for term, word in placeholders:
-        pieces += [source[end : term.start], word]
-        end = term.stop
-    return "".join([*pieces, source[end:]])
+def _filling(placeholders: Sequence[Placeholder]) -> list[Replacement]:
+    return [Replacement(term.start, term.stop, word) for term, word in placeholders]
 
 
 def _restored(
@@ -202,41 +206,21 @@ def _restored(
     ]
     if not complete or complete[0] != translation.alternatives[0]:
         return None
-    source_texts = {placeholder: placeholder.term.text for placeholder in placeholders}
-    target_texts = {placeholder: placeholder.term.target for placeholder in placeholders}
-    source_words = [_put(word, source_texts) for word in _filled(source, placeholders).split()]
-    candidates = [_candidate(candidate, source_words, target_texts) for candidate in complete]
+    filling = _filling(placeholders)
+    source_words = inverse(moved_words(source, filling), len(replaced(source, filling).split()))
+    candidates = [
+        changed(candidate, _putting(candidate.text, placeholders), source_words)
+        for candidate in complete
+    ]
     read_as = {term.text: word for term, word in placeholders}
     return replace(translation, **vars(candidates[0]), alternatives=candidates, read_as=read_as)
 
 
-def _candidate(
-    candidate: Candidate, source_words: Sequence[str], target_texts: Mapping[Placeholder, str]
-) -> Candidate:
-    """A candidate with names and numbers. Those with spaces were one word: positions behind them change."""
-    texts = [_put(word.text, target_texts) for word in candidate.words]
-    sources, targets = _places(source_words), _places(texts)
-    return replace(
-        candidate,
-        text=_put(candidate.text, target_texts),
-        words=[
-            Word(word_text, word.confidence)
-            for word, text in zip(candidate.words, texts, strict=True)
-            for word_text in text.split()
-        ],
-        alignment=[
-            pair for a, b in candidate.alignment for pair in product(sources[a], targets[b])
-        ],
+def _putting(text: str, placeholders: Sequence[Placeholder]) -> list[Replacement]:
+    """The changes that put names and numbers in the places of the words that stand for them."""
+    targets = {placeholder.pattern: placeholder.term.target for placeholder in placeholders}
+    return sorted(
+        Replacement(*match.span(), target)
+        for pattern, target in targets.items()
+        for match in pattern.finditer(text)
     )
-
-
-def _put(text: str, terms: Mapping[Placeholder, str]) -> str:
-    for placeholder, term in terms.items():
-        text = placeholder.pattern.sub(term, text)  # letters, digits and marks: nothing to escape
-    return text
-
-
-def _places(texts: Iterable[str]) -> list[range]:
-    """The positions of the words of each text in all texts joined by spaces."""
-    ends = [0, *accumulate(len(text.split()) for text in texts)]
-    return [range(*pair) for pair in pairwise(ends)]

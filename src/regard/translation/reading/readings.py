@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from regard.translation.evaluation.alignment import WordLinks
 from regard.translation.results import Translation
 from regard.translation.settings.search import Search
 
@@ -21,6 +22,9 @@ class SentenceTranslator(Protocol):
     def copy(self, sentences: Sequence[str], search: Search) -> list[Translation]:
         """Each sentence as its own translation, with the pieces and scores of the model."""
 
+    def links(self, pairs: Sequence[tuple[str, str]]) -> list[WordLinks]:
+        """The links of the words, between white space, of sentences and translations."""
+
 
 class Reading(NamedTuple):
     """A sentence as it was read, and its translation."""
@@ -29,9 +33,9 @@ class Reading(NamedTuple):
     translation: Translation
 
 
-def clearer(new: Translation, old: Translation) -> bool:
+def clearer(new: Translation, old: Translation, margin: float = _MARGIN) -> bool:
     """Whether the translation of another reading is more probable, and not by chance."""
-    return _mean(new) > _mean(old) + _MARGIN
+    return _mean(new) > _mean(old) + margin
 
 
 def _mean(translation: Translation) -> float:

@@ -4,22 +4,26 @@ Numbers are copied. Capitals are read in small letters, accents are restored, ty
 numbers that were lost are put back (see `placeholders`). A translation that repeats itself is searched for again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain, repeat
 
 from regard.translation.doubts import Doubts, wordless
+from regard.translation.reading.inventions import with_source_words
 from regard.translation.reading.placeholders import with_placeholders
 from regard.translation.reading.readings import Reading, SentenceTranslator, clearer
-from regard.translation.results import Translation, Word
+from regard.translation.results import Candidate, Translation, Word
 from regard.translation.settings.search import Search
-from regard.translation.text.letters import WORD, in_small_letters
+from regard.translation.text.letters import WORD, in_small_letters, in_title_case
 from regard.translation.text.normalisation import normalise
 from regard.translation.text.numbers import is_number
+from regard.translation.text.stand_ins import is_wordless
 from regard.translation.words import KnownWords
 
 # Pieces of a sequence that may not occur twice in a second search: loops are measured by as many.
 NO_REPEAT = 4
 _LARGEST_BEAM = 1000
+Case = Callable[[str], str]
 
 
 def translate(
@@ -47,7 +51,9 @@ def translate(
         return _read([sentences[row] for row in rows], translator, search, words, chosen_prefixes)
 
     copied = [
-        row for row, text in enumerate(sentences) if copies and not begins[row] and is_number(text)
+        row
+        for row, text in enumerate(sentences)
+        if not begins[row] and ((copies and is_number(text)) or is_wordless(text))
     ]
     searched = [row for row in range(len(sentences)) if row not in set(copied)]
     translations = dict(zip(searched, translate_rows(searched, search), strict=True))
@@ -78,6 +84,7 @@ def doubted(translation: Translation, doubts: Doubts | None, prefix: str = "") -
         "cut": translation.cut,
         "unknown": translation.unknown,
         "unseen": translation.unseen,
+        "invented": translation.invented,
         "repeats": translation.repeats,
         "unfinished": translation.unfinished,
     }
@@ -114,13 +121,25 @@ def _read(
     words: KnownWords | None,
     prefixes: Sequence[str] | None,
 ) -> list[Translation]:
-    small = search.capitals and prefixes is None
-    texts = [in_small_letters(text) if small else text for text in sentences]
+    cases = [
+        read_case(text, words) if search.capitals and prefixes is None else (text, None)
+        for text in sentences
+    ]
+    texts = [text for text, _ in cases]
     translations = _mended(texts, translator, search, words, prefixes)
     return [
-        translation if text == sentence else _in_capitals(sentence, translation)
-        for sentence, text, translation in zip(sentences, texts, translations, strict=True)
+        translation if case is None else _recased(sentence, translation, case)
+        for sentence, (_, case), translation in zip(sentences, cases, translations, strict=True)
     ]
+
+
+def read_case(text: str, words: KnownWords | None) -> tuple[str, Case | None]:
+    """A text as its letters are read, and how its translation is then written; None for as it is."""
+    if (small := in_small_letters(text)) != text:
+        return small, str.upper
+    if words is not None and (sentence := words.in_sentence_case(text)) != text:
+        return sentence, in_title_case
+    return text, None
 
 
 def _mended(
@@ -140,10 +159,20 @@ def _mended(
         sources = [words.accents.restored(text, vocabulary) for text in normal]
     readings = list(map(Reading, sources, translator.translate(sources, search, prefixes)))
     if prefixes is None and not search.sampling:
-        if search.spelling:
-            readings = respelt(words, readings, translator, search)
+        # An unknown word is a name, or else a typing error.
         if search.placeholders:
             readings = with_placeholders(words, readings, translator, search)
+        if search.spelling:
+            unspelt, readings = readings, respelt(words, readings, translator, search)
+            if search.placeholders:
+                rows = [row for row, reading in enumerate(readings) if reading is not unspelt[row]]
+                renamed = with_placeholders(
+                    words, [readings[row] for row in rows], translator, search
+                )
+                for row, reading in zip(rows, renamed, strict=True):
+                    readings[row] = reading
+        if search.inventions:
+            readings = with_source_words(words, readings, translator)
     return [
         replace(translation, source=text, read_as={**_changes(old, source), **translation.read_as})
         for text, old, (source, translation) in zip(texts, normal, readings, strict=True)
@@ -156,17 +185,17 @@ def _changes(text: str, source: str) -> dict[str, str]:
     return {written: read for written, read in pairs if written != read}
 
 
-def _in_capitals(text: str, translation: Translation) -> Translation:
-    """The translation, in capitals, of a text in capitals that was read in small letters."""
+def _recased(text: str, translation: Translation, case: Case) -> Translation:
+    """The translation, in capitals or Title Case, of a text that was read in small letters."""
     candidates = [
         replace(
             candidate,
-            text=candidate.text.upper(),
-            words=[replace(word, text=word.text.upper()) for word in candidate.words],
+            text=case(candidate.text),
+            words=[replace(word, text=case(word.text)) for word in candidate.words],
         )
         for candidate in translation.alternatives
     ]
-    read_as = {written.upper(): read.upper() for written, read in translation.read_as.items()}
+    read_as = {case(written): case(read) for written, read in translation.read_as.items()}
     best = vars(candidates[0])
     return replace(translation, source=text, **best, alternatives=candidates, read_as=read_as)
 
@@ -174,8 +203,9 @@ def _in_capitals(text: str, translation: Translation) -> Translation:
 def _as_copy(text: str, translation: Translation, search: Search) -> Translation:
     """The translation of a text by itself: there is nothing to doubt, whatever the model knows of it."""
     confidences = [word.confidence for word in translation.words]
-    words = list(map(Word, text.split(), confidences))
-    best = replace(translation.alternatives[0], text=text, words=words)
+    words = list(map(Word, text.split(), chain(confidences, repeat(1.0))))
+    candidates = translation.alternatives or [Candidate(text)]
+    best = replace(candidates[0], text=text, words=words)
     draws = search.nbest if search.sampling else 1
-    translation = replace(translation, cut=0, unknown=[], unseen=[], repeats=False)
+    translation = replace(translation, source=text, cut=0, unknown=[], unseen=[], repeats=False)
     return replace(translation, **vars(best), alternatives=[best] * draws)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -104,6 +105,11 @@ class Tokenizers:
             content = checksums.content(path, sums.get(UNSEEN), _LARGEST_FILE)
             unseen = checksums.parsed(_PIECES, content, path, "a list of pieces")
         return cls(tokenizers[0], tokenizers[-1], unseen)
+
+    @cached_property
+    def readable(self) -> frozenset[str]:
+        """The characters of the source pieces, but for those that no training source has."""
+        return self.source.characters - self.unseen
 
     @property
     def joint(self) -> bool:

@@ -42,6 +42,15 @@ class SearchSettings(Settings):
     """Whether a sentence with digits and without letters is its own translation. Not for generated data, for training
     text that translates such sentences otherwise ("5", "five"), and where the beginning of the translation is given.
     """
+    spans: bool = True
+    """Whether stretches that a model cannot read (markup, code, addresses, placeholders of formats, symbols, words of
+    other scripts) are taken out of a sentence, or carried by a common name, and put back at their places in the
+    translation. Not for generated data, and where the beginning of the translation is given."""
+    inventions: bool = True
+    """Whether a word that neither the training text nor the source has is replaced by the word of the source that it is
+    linked to. Not where the beginning of the translation is given."""
+    stops: bool = True
+    """Whether a line without a final mark is divided where, by the words beside, sentences seem to end."""
     accents: bool = True
     """Whether accents are restored in a sentence that has none, and in words that no training source has."""
     spelling: bool = True
@@ -104,7 +113,14 @@ class Search(SearchSettings):
 
     def as_written(self) -> Self:
         """The search that reads every word as it is written."""
-        return self.changed(accents=False, spelling=False, placeholders=False)
+        return self.changed(
+            spans=False,
+            stops=False,
+            inventions=False,
+            accents=False,
+            spelling=False,
+            placeholders=False,
+        )
 
     @property
     def hypotheses(self) -> int:

@@ -17,6 +17,8 @@ from pydantic import BaseModel, ConfigDict
 WORD = re.compile(r"[^\W\d_]+")
 # Words and marks; an accent alone is none.
 _TOKEN = re.compile(rf"{WORD.pattern}|[^\w\s\u0300-\u036f]")
+# A letter that begins a word; those behind an apostrophe do not.
+_BEGINNING = re.compile(r"(?<![\w'’])[^\W\d_]")
 _TWO_LETTERS = re.compile(r"[^\W\d_]{2}")
 # Accents only: the marks of other scripts are letters, and so is the breve of Cyrillic й.
 _ACCENTS = re.compile("(?<![\u0400-\u04ff])\u0306|[\u0300-\u0305\u0307-\u036f]")
@@ -54,6 +56,14 @@ def in_small_letters(text: str) -> str:
     """
     capitals = all(letter.isupper() for letter in text if letter.isalpha())
     return text.lower() if capitals and _TWO_LETTERS.search(text) else text
+
+
+def in_title_case(text: str) -> str:
+    """
+    >>> in_title_case("don't go to Tom's house")
+    "Don't Go To Tom's House"
+    """
+    return _BEGINNING.sub(lambda match: match[0].upper(), text)
 
 
 def with_capitals_of(pattern: str, word: str) -> str:

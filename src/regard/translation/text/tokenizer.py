@@ -136,6 +136,13 @@ class Tokenizer:
         counts = Counter(chain.from_iterable(lines)).most_common()
         return [each for each, _ in counts if each != " " and not self._knows(each)]
 
+    @property
+    def characters(self) -> frozenset[str]:
+        """The characters of all pieces of text."""
+        special = EOS + 1 + len(self.tags)
+        pieces = self.pieces(range(special, len(self)))
+        return frozenset("".join(piece for piece in pieces if not _BYTE.fullmatch(piece)))
+
     def __len__(self) -> int:
         return int(self._pieces.get_piece_size())
 

@@ -1,0 +1,263 @@
+"""Sentences with stand-ins: every stand-in of a sentence is in its translation, as often.
+
+Those that are part of the sentence are carried by ordinary names and numbers of the training text (see `placeholders`).
+The others are taken out, and put back by the links of words. What a model does not carry is taken out as well.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from regard.translation.evaluation.alignment import Link, WordLinks
+from regard.translation.reading.changes import changed, inverse
+from regard.translation.reading.placeholders import COUNTS, standing_alone
+from regard.translation.reading.placement import insertions, without
+from regard.translation.reading.readings import SentenceTranslator, clearer
+from regard.translation.results import Candidate, Translation
+from regard.translation.settings.search import Search
+from regard.translation.text.replacements import Replacement, moved_words, replaced, word_spans
+from regard.translation.text.stand_ins import (
+    CARRIED,
+    STAND_IN,
+    TAKEN_OUT,
+    StandIn,
+    StandIns,
+    found_again,
+    lost,
+)
+from regard.translation.words import KnownWords
+
+_ATTEMPTS = 2
+# A sentence is translated without a span unless that is less probable by so much, in mean log-probability.
+_WITHOUT = -0.2
+
+
+class Bare(NamedTuple):
+    """A sentence as a model reads it.
+
+    Attributes:
+        sentence: with stand-ins, those that nothing carries marked as lost.
+        text: without them.
+        changes: from the sentence to the text.
+        words: the word in the place of each stand-in that is carried, and how often it is there.
+    """
+
+    sentence: str
+    text: str
+    changes: list[Replacement]
+    words: dict[str, tuple[str, int]]
+
+    def carried_by(self, candidate: Candidate | Translation) -> bool:
+        """Whether a translation has the words for stand-ins as often as the sentence."""
+        return all(
+            len(standing_alone(word).findall(candidate.text)) == count
+            for word, count in self.words.values()
+        )
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """Translates sentences with stand-ins by a translator that knows none.
+
+    Attributes:
+        spans: what the stand-ins stand for.
+        words: those of the training text; without them every stand-in is taken out.
+    """
+
+    translator: SentenceTranslator
+    spans: Mapping[str, StandIn]
+    words: KnownWords | None
+
+    def translate(
+        self, sentences: Sequence[str], search: Search, prefixes: Sequence[str] | None = None
+    ) -> list[Translation]:
+        """The translation of each sentence, with its stand-ins."""
+        marked = [row for row, sentence in enumerate(sentences) if STAND_IN.search(sentence)]
+        if not marked:
+            return self.translator.translate(sentences, search, prefixes)
+        chosen: dict[int, tuple[Bare, Translation]] = {}
+        rows, attempt = list(range(len(sentences))), 0
+        while rows:
+            bare = [self._bare(sentences[row], attempt) for row in rows]
+            answers = self.translator.translate(
+                [reading.text for reading in bare],
+                search,
+                prefixes and [prefixes[row] for row in rows],
+            )
+            for row, reading, answer in zip(rows, bare, answers, strict=True):
+                if reading.carried_by(answer) and (
+                    row not in chosen or clearer(answer, chosen[row][1], _WITHOUT)
+                ):
+                    chosen[row] = reading, answer
+            attempt += 1
+            # Without its spans a sentence may be clearer than with words in their places.
+            rows = [
+                row
+                for row in rows
+                if (row not in chosen or CARRIED.search(chosen[row][0].sentence))
+                and attempt <= _ATTEMPTS
+            ]
+            if all(row in chosen for row in rows):
+                attempt = _ATTEMPTS
+        return self._restored([chosen[row] for row in range(len(sentences))])
+
+    def copy(self, sentences: Sequence[str], search: Search) -> list[Translation]:
+        """See `SentenceTranslator.copy`; stand-ins are not scored."""
+        return self.translator.copy([STAND_IN.sub(" ", text) for text in sentences], search)
+
+    def links(self, pairs: Sequence[tuple[str, str]]) -> list[WordLinks]:
+        """See `SentenceTranslator.links`."""
+        return self.translator.links(pairs)
+
+    def _bare(self, sentence: str, attempt: int) -> Bare:
+        counts = Counter(CARRIED.findall(sentence))
+        words: dict[str, tuple[str, int]] = {}
+        occupied = set(re.findall(r"\w+", sentence)) if counts else set()
+        for stand_in, count in counts.items():
+            free = [word for word in self._pool(self.spans[stand_in]) if word not in occupied]
+            if attempt < min(_ATTEMPTS, len(free)):
+                words[stand_in] = free[attempt], count
+                occupied.add(free[attempt])
+        sentence = CARRIED.sub(
+            lambda match: match[0] if match[0] in words else lost(match[0]), sentence
+        )
+        carried = (
+            Replacement(*match.span(), words[match[0]][0]) for match in CARRIED.finditer(sentence)
+        )
+        changes = sorted([*without(sentence), *carried])
+        return Bare(sentence, replaced(sentence, changes), changes, words)
+
+    def _pool(self, span: StandIn) -> Sequence[str]:
+        if self.words is None:
+            return ()
+        return COUNTS if span.reason == "number" else self.words.names
+
+    def _restored(self, answers: Sequence[tuple[Bare, Translation]]) -> list[Translation]:
+        """The translations with the stand-ins of their sentences."""
+        candidates = [
+            [candidate for candidate in translation.alternatives if bare.carried_by(candidate)]
+            or [Candidate("")]
+            for bare, translation in answers
+        ]
+        with_places = [bool(re.search(TAKEN_OUT, bare.sentence)) for bare, _ in answers]
+        pairs = [
+            (bare.text, candidate.text)
+            for (bare, _), group, placed in zip(answers, candidates, with_places, strict=True)
+            if placed
+            for candidate in group
+        ]
+        links = iter(self.links(pairs) if pairs else ())
+        return [
+            translation
+            if not bare.changes
+            else _put_back(
+                bare,
+                translation,
+                group,
+                [next(links) if placed else WordLinks([], []) for _ in group],
+            )
+            for (bare, translation), group, placed in zip(
+                answers, candidates, with_places, strict=True
+            )
+        ]
+
+
+def _put_back(
+    bare: Bare,
+    translation: Translation,
+    candidates: Sequence[Candidate],
+    links: Sequence[WordLinks],
+) -> Translation:
+    """A translation whose candidates have the stand-ins of the sentence."""
+    moves = moved_words(bare.sentence, bare.changes)
+    source_words = inverse(moves, len(bare.text.split()))
+    places = _places(bare)
+    restored = []
+    for candidate, candidate_links in zip(candidates, links, strict=True):
+        carried = [
+            Replacement(*match.span(), stand_in)
+            for stand_in, (word, _) in bare.words.items()
+            for match in standing_alone(word).finditer(candidate.text)
+        ]
+        inserted = insertions(bare.sentence, candidate.text, places, candidate_links)
+        new = changed(candidate, sorted([*carried, *inserted], key=_place), source_words)
+        if candidate.alignment:
+            new = replace(
+                new,
+                alignment=[*new.alignment, *_links(bare.sentence, new.text, set(new.alignment))],
+            )
+        restored.append(
+            replace(
+                new,
+                text=found_again(new.text),
+                words=[replace(word, text=found_again(word.text)) for word in new.words],
+            )
+        )
+    read_as = {stand_in: word for stand_in, (word, _) in bare.words.items()}
+    return replace(
+        translation,
+        source=found_again(bare.sentence),
+        **vars(restored[0]),
+        alternatives=restored,
+        read_as={**translation.read_as, **read_as},
+    )
+
+
+def restored(translation: Translation, stand_ins: StandIns) -> Translation:
+    """A translation with the spans in the places of their stand-ins."""
+    if not STAND_IN.search(translation.source):
+        return translation
+    source_changes = stand_ins.sources(translation.source)
+    source_words = moved_words(translation.source, source_changes)
+    candidates = [
+        changed(candidate, stand_ins.targets(candidate.text), source_words)
+        for candidate in translation.alternatives
+    ]
+    best = vars(candidates[0]) if candidates else {}
+    names = {
+        replaced(name, stand_ins.sources(name)): word for name, word in translation.read_as.items()
+    }
+    return replace(
+        translation,
+        **best,
+        source=replaced(translation.source, source_changes),
+        alternatives=candidates,
+        read_as=names,
+        sentences=[restored(sentence, stand_ins) for sentence in translation.sentences],
+    )
+
+
+def _place(change: Replacement) -> tuple[int, int]:
+    """Insertions at one place stay in their order."""
+    return change.start, change.stop
+
+
+def _places(bare: Bare) -> list[int]:
+    """For each word of the text the place of its first character in the sentence."""
+    places, shift, step = [], 0, 0
+    for start, _ in word_spans(bare.text):
+        while step < len(bare.changes):
+            change = bare.changes[step]
+            end = change.start + shift + len(change.text)  # in the text
+            if start < change.start + shift or (start < end and change.text.strip()):
+                break
+            shift += len(change.text) - (change.stop - change.start)
+            step += 1
+        places.append(start - shift)
+    return places
+
+
+def _links(sentence: str, text: str, links: set[Link]) -> list[Link]:
+    """The links of stand-ins with themselves."""
+    targets: dict[str, list[int]] = {}
+    for word, characters in enumerate(text.split()):
+        for stand_in in STAND_IN.findall(characters):
+            targets.setdefault(stand_in, []).append(word)
+    new = dict[Link, None]()
+    for word, characters in enumerate(sentence.split()):
+        for stand_in in STAND_IN.findall(characters):
+            if targets.get(stand_in):
+                new[word, targets[stand_in].pop(0)] = None
+    return [link for link in new if link not in links]

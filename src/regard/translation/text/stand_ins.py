@@ -1,0 +1,130 @@
+"""Single characters that stand for the spans of lines while these are divided, translated and joined.
+
+They are of the planes for private use: no letters and no marks, so all readings of a sentence pass them by.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from regard.translation.text.replacements import Replacement
+from regard.translation.text.spans import Span
+
+# The characters of each role. "lost" are those of carried spans that nothing carries: they are taken out, too.
+_RANGES = {
+    "carried": (0xF0000, 0xF7FFE),
+    "lost": (0xF8000, 0xFFFFE),
+    "opening": (0x100000, 0x104000),
+    "closing": (0x104000, 0x108000),
+    "taken out": (0x108000, 0x10FFFE),
+}
+_LOST = _RANGES["lost"][0] - _RANGES["carried"][0]
+
+
+def _characters(*roles: str) -> str:
+    return "".join(f"{chr(_RANGES[role][0])}-{chr(_RANGES[role][1] - 1)}" for role in roles)
+
+
+STAND_IN = re.compile(f"[{_characters(*_RANGES)}]")
+CARRIED = re.compile(f"[{_characters('carried')}]")
+TAKEN_OUT = f"[{_characters('lost', 'opening', 'closing', 'taken out')}]"
+
+
+def role_of(stand_in: str) -> str:
+    """The role of the span that a character stands for."""
+    return next(role for role, (begin, end) in _RANGES.items() if begin <= ord(stand_in) < end)
+
+
+def is_wordless(text: str) -> bool:
+    """Whether a text has stand-ins and no letters, so that there is nothing to translate."""
+    return bool(STAND_IN.search(text)) and not any(map(str.isalpha, text))
+
+
+def lost(stand_in: str) -> str:
+    """The character for a carried span that is taken out."""
+    return chr(ord(stand_in) + _LOST)
+
+
+def found_again(text: str) -> str:
+    """A text with the characters of carried spans in place of those of lost ones."""
+    pattern = f"[{_characters('lost')}]"
+    return re.sub(pattern, lambda match: chr(ord(match[0]) - _LOST), text)
+
+
+class StandIn(NamedTuple):
+    """What a character stands for: a span as the source and as the translation write it."""
+
+    source: str
+    target: str
+    reason: str
+    role: str
+
+
+@dataclass
+class StandIns:
+    """The stand-ins of some lines; equal spans have the same.
+
+    Attributes:
+        spans: what each character stands for.
+    """
+
+    spans: dict[str, StandIn] = field(default_factory=dict)
+    _characters: dict[StandIn, str] = field(default_factory=dict)
+    _free: dict[str, int] = field(
+        default_factory=lambda: {role: begin for role, (begin, _) in _RANGES.items()}
+    )
+
+    def put(self, line: str, spans: Sequence[Span]) -> str:
+        """The line with stand-ins; spans beyond the number of characters stay in it."""
+        pieces, end = list[str](), 0
+        for span in [*spans, Span(len(line), len(line), "", "")]:
+            pieces.append(STAND_IN.sub(self._symbol, line[end : span.start]))
+            end = span.stop
+            text = line[span.start : span.stop]
+            if span.reason == "capitals":
+                halves = [
+                    self._of(StandIn("", "", span.reason, role)) for role in ("opening", "closing")
+                ]
+                pieces.append(span.text.join(halves))
+            elif span.reason:
+                pieces.append(self._of(StandIn(text, span.text, span.reason, span.role)) or text)
+        return "".join(pieces)
+
+    def _symbol(self, match: re.Match[str]) -> str:
+        """The stand-in of a character that looks like one in the line itself."""
+        return self._of(StandIn(match[0], match[0], "symbol", "taken out"))
+
+    def _of(self, span: StandIn) -> str:
+        if span not in self._characters and self._free[span.role] < _RANGES[span.role][1]:
+            self._characters[span] = stand_in = chr(self._free[span.role])
+            self._free[span.role] += 1
+            self.spans[stand_in] = span
+        return self._characters.get(span, "")
+
+    def sources(self, text: str) -> list[Replacement]:
+        """The changes that put spans, as their sources write them, in the places of their stand-ins."""
+        return list(
+            self._replacements(
+                text, {character: span.source for character, span in self.spans.items()}
+            )
+        )
+
+    def targets(self, text: str) -> list[Replacement]:
+        """The same of a translation."""
+        return list(
+            self._replacements(
+                text, {character: span.target for character, span in self.spans.items()}
+            )
+        )
+
+    def _replacements(self, text: str, texts: Mapping[str, str]) -> Iterator[Replacement]:
+        capitals, end = False, 0
+        for match in STAND_IN.finditer(text):
+            if capitals and end < match.start():
+                yield Replacement(end, match.start(), text[end : match.start()].upper())
+            end = match.end()
+            span = self.spans[match[0]]
+            if span.reason == "capitals":
+                capitals = span.role == "opening"
+            yield Replacement(*match.span(), texts[match[0]])
