@@ -109,7 +109,7 @@ export interface Header {
   [more: string]: unknown;
 }
 
-const VERSION = 2;
+const VERSION = 3;
 const MAGIC = 0x44524752; // "RGRD", little endian
 
 export class Bundle {

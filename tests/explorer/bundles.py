@@ -17,7 +17,7 @@ class Bundle:
     def __init__(self, bundle: bytes) -> None:
         assert bundle[:4] == b"RGRD"
         version, length = struct.unpack("<II", bundle[4:12])
-        assert version == 2
+        assert version == 3
         self.header = json.loads(bundle[12 : 12 + length])
         self._bytes, self._start = bundle, 12 + length
         total = sum(place["length"] for place in self.header["buffers"])

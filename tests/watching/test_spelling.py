@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from tests.explorer.languages import Bytes
 
-from regard.watching.spelling import SPLIT, encoded, joined, spelled, words
+from regard.watching.spelling import SPLIT, encoded, join, spelled, words
 
 
 def test_bytes_are_characters_again():
@@ -17,7 +17,7 @@ def test_bytes_are_characters_again():
 @given(some.text(some.characters(exclude_categories=["Cs"], exclude_characters="▁⟨⟩ "), min_size=1))
 def test_the_characters_of_a_text_are_its_labels(text):
     labels = spelled(Bytes(), encoded(Bytes(), text))
-    assert joined(labels) == text
+    assert join(labels) == text
     assert len(labels) == len(text.encode())
     for label, byte in zip(labels, text.encode(), strict=True):
         assert (SPLIT.match(label) is None) == (byte < 0x80)

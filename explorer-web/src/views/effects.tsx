@@ -276,7 +276,7 @@ function HeadGrid({ app, attentions, grid, signed }: { app: App; attentions: Att
                     tabIndex={name === current ? 0 : -1}
                     class={app.attention.value === attention.name && app.head.value === place ? "chosen" : ""}
                     title={`${headLabel(attention, place)}: ${text(value)}`}
-                    aria-label={`${headLabel(attention, place)}: ${text(value)}`}
+                    aria-label={`${headLabel(attention, place)}: ${value === null ? "not yet known" : short(value)}`}
                     style={value === null ? {} : { background: css(colours, share(value)), color: ink(colours, share(value)) }}
                     onFocus={() => setAt(name)}
                     onClick={() => open(attention, place)}

@@ -205,7 +205,6 @@ function Grid({ app, source, cells, sort, list, across: columns }: GridProps) {
               type="button"
               class={on ? "chosen" : ""}
               aria-pressed={on}
-              aria-label={value === undefined ? name(cell) : `${name(cell)}, ${sort} ${fixed(value)}`}
               title={name(cell)}
               onKeyDown={(event) => step(event, place)}
               onClick={() => {

@@ -29,7 +29,7 @@ from regard.watching.extents import Extent
 from regard.watching.measures import TokenIds, measures
 from regard.watching.routes import rollout
 
-MAGIC, VERSION = b"RGRD", 2
+MAGIC, VERSION = b"RGRD", 3
 # Weights of all attentions that are sent one by one; above, pictures and the largest of each row.
 WHOLE = 1 << 21
 PICTURE = 128  # rows and columns of a picture
@@ -322,6 +322,14 @@ def picture(attention: Attention, head: int, exact: bool = True) -> Tensor:
     One that is not `exact` takes one row of each bin where the head has many weights.
     """
     return _maxima(of_head(attention.look, head), exact).float()
+
+
+def pictures(attention: Attention) -> list[Tensor] | None:
+    """The pictures of all heads that are not exact, which one pass makes; None where it would take too long."""
+    heads, _, keys = attention.shape
+    if heads * PICTURE * keys > DEEP:
+        return None
+    return list(_headed(_maxima(attention.look, exact=False), attention).float())
 
 
 def of_head(look: Look, head: int) -> Look:

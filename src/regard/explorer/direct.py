@@ -36,14 +36,14 @@ class Direct:
     Attributes:
         names: of the summands: "embedding", the name of each attention, "layer.3.mlp".
         summands: (summands, length, width).
-        logits: (length, vocabulary), those of the model.
+        normed: (length, width), the stream after the norm, as the unembedding read it.
     """
 
     names: list[str]
     summands: Float[Tensor, "summands length width"]
     unembedding: nn.Linear
     norm: Norm
-    logits: Float[Tensor, "length vocabulary"]
+    normed: Float[Tensor, "length width"]
 
     @torch.no_grad()
     def of(
@@ -54,13 +54,25 @@ class Direct:
         return self.norm.linear(vectors, stream) @ self.unembedding.weight[token]
 
     @torch.no_grad()
-    def parts(self, place: int, token: int) -> list[tuple[str, float]]:
+    def logit(self, place: int, token: int) -> float:
+        """The logit of a token after a place."""
+        logit = float(self.normed[place] @ self.unembedding.weight[token])
+        return (
+            logit if self.unembedding.bias is None else logit + float(self.unembedding.bias[token])
+        )
+
+    @property
+    def nbytes(self) -> int:
+        return self.summands.nbytes + self.normed.nbytes
+
+    @torch.no_grad()
+    def terms(self, place: int, token: int) -> list[tuple[str, float]]:
         """The part of each summand, and of the biases of the norm and the unembedding. Their sum is the logit."""
-        parts = self.of(self.summands[:, place], place, token).tolist()
+        terms = self.of(self.summands[:, place], place, token).tolist()
         bias = float(self.norm.bias @ self.unembedding.weight[token])
         if self.unembedding.bias is not None:
             bias += float(self.unembedding.bias[token])
-        return [*zip(self.names, parts, strict=True), *[("biases", bias)] * bool(bias)]
+        return [*zip(self.names, terms, strict=True), *[("biases", bias)] * bool(bias)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,25 +174,25 @@ def _split(
         raise DirectError("a layer returns no vector for each token")
     names, summands = ["embedding"], [calls[blocks[0]][0][0]]
     for number, block in enumerate(blocks):
-        before, after = (each[0] for each in calls[block])
+        stream_in, stream_out = (each[0] for each in calls[block])
         attentions = [path for path in paths if path.startswith(f"{block}.") or path == block]
         if len(attentions) != 1 or attentions[0] not in calls:
             raise DirectError(f"{block} has {len(attentions)} attentions: one is expected")
         output = calls[attentions[0]][1][0]
-        if output.shape != before.shape:
+        if output.shape != stream_in.shape:
             raise DirectError(f"the output of {attentions[0]} is not added to the stream")
-        rest = after - before - output
+        remainder = stream_out - stream_in - output
         children = [
             path for path in calls if path.rpartition(".")[0] == block and path not in paths
         ]
-        match = next((path for path in children if _close(calls[path][1][0], rest)), None)
+        match = next((path for path in children if _close(calls[path][1][0], remainder)), None)
         if match is None:
             raise DirectError(
                 f"{block} adds something else than the outputs of its attention and one more layer"
             )
         names += [paths[attentions[0]], f"layer.{number}.{match.rpartition('.')[2]}"]
-        summands += [output, rest]
-        if number + 1 < len(blocks) and not _close(calls[blocks[number + 1]][0][0], after):
+        summands += [output, remainder]
+        if number + 1 < len(blocks) and not _close(calls[blocks[number + 1]][0][0], stream_out):
             raise DirectError(f"the stream changes between {block} and {blocks[number + 1]}")
     final = calls[blocks[-1]][1]
     tops = {
@@ -201,10 +213,10 @@ def _split(
         raise DirectError("there is more than a norm between the last layer and the unembedding")
     stacked = torch.stack(summands)
     module = None if norm_path is None else model.get_submodule(norm_path)
-    split = Direct(names, stacked, unembedding, Norm.of(module, final[0]), logits)
+    split = Direct(names, stacked, unembedding, Norm.of(module, final[0]), entered[0])
     token = int(logits[-1].argmax())
     if not _close(
-        torch.tensor(sum(part for _, part in split.parts(-1, token))), logits[-1, token].cpu()
+        torch.tensor(sum(part for _, part in split.terms(-1, token))), logits[-1, token].cpu()
     ):
         raise DirectError("the summands do not add up to the logits")
     return split

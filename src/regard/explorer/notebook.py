@@ -89,8 +89,8 @@ def server_prefix() -> Path | None:
     except (KeyError, ValueError, OSError):
         return None
     prefix = Path(program).parent.parent
-    known = Path(program).is_absolute() and prefix != Path(sys.prefix)
-    return prefix if known else None
+    differs = Path(program).is_absolute() and prefix != Path(sys.prefix)
+    return prefix if differs else None
 
 
 def _shared(server: Path) -> Sequence[Path]:

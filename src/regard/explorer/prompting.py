@@ -129,7 +129,7 @@ class LanguageModel:
         with watch(self.model, values=True) as seen:
             logits, edited = self._logits(ids, resolved, task)
         scores = logits.log_softmax(-1)
-        kept = scores.topk(min(KEPT, scores.shape[-1]))
+        top = scores.topk(min(KEPT, scores.shape[-1]))
         tokens = torch.tensor(ids[1:], device=scores.device)
         of_tokens = scores[:-1].gather(-1, tokens[:, None])[:, 0].tolist()
         return Reading(
@@ -138,8 +138,8 @@ class LanguageModel:
             seen,
             edited,
             resolved,
-            kept.indices,
-            kept.values,
+            top.indices,
+            top.values,
             of_tokens,
             scores,
             scores.shape[-1],
@@ -201,7 +201,7 @@ def layers_told(model: nn.Module, task: Task) -> Iterator[None]:
 
 @dataclass(eq=False)
 class Reading:
-    """What a model made of a prompt.
+    """The run of a model on a prompt.
 
     Attributes:
         language: the model.
@@ -231,22 +231,22 @@ class Reading:
     scans: dict[Any, Effects] = field(default_factory=dict)
 
     def scene(
-        self, text: str, chat: bool = False, before: Reading | None = None, moved: bool = False
+        self, text: str, chat: bool = False, base: Reading | None = None, moved: bool = False
     ) -> Scene:
         """The scene of this run.
 
         Args:
             text: the prompt, as it was typed.
             chat: whether it is a message of a chat.
-            before: a run that this one is compared with: at each token of the same prompt, else at the last.
+            base: a run that this one is compared with: at each token of the same prompt, else at the last.
             moved: whether to show what each key moves (`Seen.moved`) in place of its weight.
         """
         if self.rows is None:
-            self.rows, self.all_scores = self._next(before), None
+            self.rows, self.all_scores = self._next(base), None
         labels = spelled(self.language.tokenizer, self.ids)
         title = text if text.strip() else self.language.name
         scene: Scene = self.seen.scene(tokens=labels, title=title)
-        attentions = [self._shown(each, moved) for each in scene.attentions]
+        attentions = [self._edited(each, moved) for each in scene.attentions]
         prompt = {
             "text": text,
             "chat": chat,
@@ -260,7 +260,7 @@ class Reading:
             scene, attentions=attentions, model=self.language.name, more={"prompt": prompt}
         )
 
-    def _shown(self, attention: Any, moved: bool) -> Any:
+    def _edited(self, attention: Any, moved: bool) -> Any:
         """An attention with its edited weights, or with what it moves."""
         look, name = attention.look, attention.name
         if self.edited is not None and name in self.edited:
@@ -269,14 +269,14 @@ class Reading:
             look = look.scaled(self.seen.readings(name).norms()[0], normalised=True)
         return replace(attention, look=look)
 
-    def _next(self, before: Reading | None) -> list[list[dict[str, Any]]]:
+    def _next(self, base: Reading | None) -> list[list[dict[str, Any]]]:
         """The likeliest tokens after each token, and those of the run before, with both log-probabilities."""
         assert self.all_scores is not None
         places = range(len(self.ids))
-        same = before is not None and before.ids == self.ids
+        same = base is not None and base.ids == self.ids
         earlier = [
-            before._kept(at if same else -1)
-            if before and (same or at == len(self.ids) - 1)
+            base._log_probabilities(at if same else -1)
+            if base and (same or at == len(self.ids) - 1)
             else None
             for at in places
         ]
@@ -305,7 +305,7 @@ class Reading:
             rows.append(sorted(entries, key=lambda entry: -entry["log_probability"]))
         return rows
 
-    def _kept(self, place: int) -> dict[int, float]:
+    def _log_probabilities(self, place: int) -> dict[int, float]:
         """The log-probabilities of the likeliest tokens after a token."""
         return dict(zip(self.likeliest[place].tolist(), self.scores[place].tolist(), strict=True))
 
@@ -362,7 +362,7 @@ class Effects:
             table = estimated(self._new())
         return table.base, list(table)
 
-    def measured(self, part: int, task: Task) -> tuple[float, list[Effect], int]:
+    def measured(self, number: int, task: Task) -> tuple[float, list[Effect], int]:
         """The metric, the effects of one group of heads, each switched off in a run, and how many groups there are.
 
         Raises:
@@ -374,12 +374,12 @@ class Effects:
             scan.prepare()
             self._scan = scan
         count = len(self._scan.groups)
-        if not part < count:
+        if not number < count:
             raise PromptError(f"part: there are {count} parts")
-        if part not in self._groups:
-            task("running the model without each head", part, count)
-            self._groups[part] = self._scan.group(part)
-        return self._scan.base, self._groups[part], count
+        if number not in self._groups:
+            task("running the model without each head", number, count)
+            self._groups[number] = self._scan.group(number)
+        return self._scan.base, self._groups[number], count
 
 
 def objection(inputs: Any, tokenizer: Any) -> str | None:

@@ -41,10 +41,10 @@ def spelled(tokenizer: Any, ids: Sequence[int], apart: bool = False) -> list[str
     return [SPACE + text[1:] if text.startswith(" ") else text for text in labels]
 
 
-def joined(labels: Sequence[str]) -> str:
+def join(labels: Sequence[str]) -> str:
     """The text of the tokens of one word.
 
-    >>> joined(["▁caf", "⟨C3⟩é", "⟨A9⟩é"])
+    >>> join(["▁caf", "⟨C3⟩é", "⟨A9⟩é"])
     'café'
     """
     text, place = "", 0
@@ -75,7 +75,7 @@ def words(labels: Sequence[str]) -> list[tuple[int, int, str]]:
         return []
     starts = [place for place in range(len(labels)) if _begins(labels, place)]
     spans = zip(starts, [*starts[1:], len(labels)], strict=True)
-    return [(start, stop, joined(labels[start:stop]) or "␣") for start, stop in spans]
+    return [(start, stop, join(labels[start:stop]) or "␣") for start, stop in spans]
 
 
 def _begins(labels: Sequence[str], place: int) -> bool:
@@ -131,11 +131,11 @@ def encoded(tokenizer: Any, text: str, special: bool = True) -> list[int]:
 
 
 def _alphabet() -> dict[str, int]:
-    """The sign of each byte in GPT-2's vocabulary: printable ones stand for themselves, the others follow at 256."""
+    """The sign of each byte in GPT-2's vocabulary: printable ones stand for themselves, others follow at 256."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = [byte for byte in range(256) if byte not in printable]
+    unprintable = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in sorted(printable)} | {
-        chr(256 + place): byte for place, byte in enumerate(others)
+        chr(256 + place): byte for place, byte in enumerate(unprintable)
     }
 
 

@@ -44,7 +44,7 @@ class Kernel:
 
     async def _answer(self, number: int, content: dict[str, Any]) -> None:
         address = urlsplit(f"/{content['path']}")
-        left = self._leaving[number] = asyncio.Event()
+        departure = self._leaving[number] = asyncio.Event()
         scope = {
             "type": "http",
             "method": content["method"],
@@ -59,7 +59,7 @@ class Kernel:
         async def receive() -> Message:
             if body:
                 return {"type": "http.request", "body": body.pop(), "more_body": False}
-            await left.wait()
+            await departure.wait()
             return {"type": "http.disconnect"}
 
         async def send(message: Message) -> None:

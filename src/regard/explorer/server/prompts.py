@@ -67,7 +67,7 @@ class Prompts:
         ]
 
     async def progress(self, request: Request) -> Response:
-        """What is computed now, how far it is, and how many requests there are."""
+        """The present computation, how far it is, and how many requests there are."""
         fields.query(request.query_params)
         return JSONResponse({**self._work.progress._asdict(), "waiting": self._work.waiting})
 
@@ -83,9 +83,9 @@ class Prompts:
             task("reading the prompt", 0, 1)
             ids = language.ids(text, chat) if text else list(language.start)
             reading = _guarded(lambda: language.read(ids, task=task, chat=chat))
-            before = beside.prompt.reading if beside is not None and beside.prompt else None
+            base = beside.prompt.reading if beside is not None and beside.prompt else None
             typed = text or language.text(ids)
-            return self._packed(Prompt(reading, typed, chat and bool(text)), before)
+            return self._packed(Prompt(reading, typed, chat and bool(text)), base)
 
         return await self._binary(request, call)
 
@@ -123,7 +123,7 @@ class Prompts:
         minus = None if options.get("minus") is None else self._token(options, "minus", reading)
         text = fields.text(options, "text", TEXT, "")
         method = fields.text(options, "method", 10)
-        part = fields.integer({"part": 0, **options}, "part", 0, 1 << 20)
+        number = fields.integer({"part": 0, **options}, "part", 0, 1 << 20)
         if method not in ("gradient", "run"):
             raise Refused(400, "method: pass gradient or run")
         edit = FromPrompt(text) if text else None
@@ -134,7 +134,7 @@ class Prompts:
             if method == "gradient":
                 base, rows = _guarded(lambda: effects.estimate(task))
             else:
-                base, rows, count = _guarded(lambda: effects.measured(part, task))
+                base, rows, count = _guarded(lambda: effects.measured(number, task))
             return {
                 "base": base,
                 "rows": [[row.name, row.head, row.effect] for row in rows],
@@ -157,20 +157,19 @@ class Prompts:
             task("running the model", 0, 1)
             if prompt.direct is None:
                 prompt.direct = _guarded(lambda: _direct(reading))
-            split, name = prompt.direct, reading.names([token])[0]
+            split, token_name = prompt.direct, reading.names([token])[0]
             if isinstance(split, str):
-                return {"token": name, "objection": split}
+                return {"token": token_name, "objection": split}
             arithmetic = run.arithmetic(self._models)
             heads: dict[str, list[float]] = {}
-            for each in reading.seen:
-                outputs = arithmetic.head_outputs(each, place)
+            for name in reading.seen:
+                outputs = arithmetic.head_outputs(name, place)
                 if outputs is not None:
-                    heads[each] = split.of(outputs, place, token).tolist()
-            logit = float(split.logits[place, token])
+                    heads[name] = split.of(outputs, place, token).tolist()
             return {
-                "token": name,
-                "logit": logit,
-                "parts": split.parts(place, token),
+                "token": token_name,
+                "logit": split.logit(place, token),
+                "parts": split.terms(place, token),
                 "heads": heads,
             }
 
@@ -234,8 +233,8 @@ class Prompts:
 
         return await self._binary(request, call)
 
-    def _packed(self, prompt: Prompt, before: Reading | None, moved: bool = False) -> bytes:
-        scene = prompt.reading.scene(prompt.text, prompt.chat, before, moved)
+    def _packed(self, prompt: Prompt, base: Reading | None, moved: bool = False) -> bytes:
+        scene = prompt.reading.scene(prompt.text, prompt.chat, base, moved)
         return pack(scene, self._runs.add(Run(scene, prompt.reading.language.name, prompt=prompt)))
 
     def _language(self, options: Options) -> LanguageModel:
@@ -278,7 +277,7 @@ def _direct(reading: Reading) -> Direct | str:
 
 
 def _guarded(call: Callable[[], T]) -> T:
-    """The result of a call that runs a model; what a model of another project raises is logged and refused."""
+    """The result of a call that runs a model; an error of a model of another project is logged and refused."""
     try:
         return call()
     except (RegardError, Refused, Cancelled):
@@ -300,11 +299,11 @@ def _edits(value: Any) -> dict[str, list[Edit | FromPrompt]]:
         name: list(several)
         for name, several in edits_of([each for each in value if each not in sources]).items()
     }
-    for each in sources:
-        fields.check_names(each, "attention", "head", "kind", "text")
-        head = None if each.get("head") is None else fields.integer(each, "head", 0, 10_000)
-        edit = FromPrompt(fields.text(each, "text", TEXT), head)
-        parsed.setdefault(fields.text(each, "attention", PATH), []).append(edit)
+    for source in sources:
+        fields.check_names(source, "attention", "head", "kind", "text")
+        head = None if source.get("head") is None else fields.integer(source, "head", 0, 10_000)
+        edit = FromPrompt(fields.text(source, "text", TEXT), head)
+        parsed.setdefault(fields.text(source, "attention", PATH), []).append(edit)
     return parsed
 
 

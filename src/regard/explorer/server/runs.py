@@ -34,9 +34,13 @@ class Prompt:
     reading: Reading
     text: str
     chat: bool
-    direct: Direct | str | None = (
-        None  # the summands of its logits, or why there are none; None: not yet computed
-    )
+    # The summands of its logits, or why there are none; None: not yet computed.
+    direct: Direct | str | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of its queries, keys, values and summands."""
+        return self.reading.nbytes + (self.direct.nbytes if isinstance(self.direct, Direct) else 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +65,9 @@ class Run:
     def picture(self, attention: Attention, head: int, exact: bool) -> Tensor:
         """The picture of a head, computed once."""
         at = (attention.name, head, exact)
+        if at not in self._pictures and not exact and head >= 0:
+            for number, drawn in enumerate(contract.pictures(attention) or ()):
+                self._pictures[attention.name, number, False] = drawn
         if at not in self._pictures:
             self._pictures[at] = contract.picture(attention, head, exact)
         return self._pictures[at]
@@ -106,11 +113,8 @@ class Runs:
 
     def _bytes(self) -> int:
         """The memory of pictures, and of the queries, keys and values of prompts, which several runs may share."""
-        readings = {
-            id(run.prompt.reading): run.prompt.reading for run in self._runs.values() if run.prompt
-        }
-        pictures = sum(run.nbytes for run in self._runs.values())
-        return pictures + sum(reading.nbytes for reading in readings.values())
+        prompts = {id(run.prompt): run.prompt.nbytes for run in self._runs.values() if run.prompt}
+        return sum(run.nbytes for run in self._runs.values()) + sum(prompts.values())
 
     def __getitem__(self, name: str) -> Run:
         if name not in self._runs:
