@@ -186,6 +186,9 @@ const tilesOf = (list: HTMLUListElement) =>
   }));
 
 function Grid({ app, source, cells, sort, list, across: columns }: GridProps) {
+  const chosen = cells.findIndex((cell) => app.attention.value === cell.attention.name && app.head.value === cell.place);
+  const [reached, setReached] = useState(Math.max(0, chosen)); // the one button of the grid that Tab leads to
+  const entry = Math.min(reached, cells.length - 1);
   const step = (event: KeyboardEvent, place: number) => {
     const across = Math.max(1, Math.round(list.current!.clientWidth / (list.current!.firstElementChild as HTMLElement).offsetWidth));
     const to = { ArrowRight: place + 1, ArrowLeft: place - 1, ArrowDown: place + across, ArrowUp: place - across, Home: 0, End: cells.length - 1 }[event.key];
@@ -205,6 +208,8 @@ function Grid({ app, source, cells, sort, list, across: columns }: GridProps) {
               type="button"
               class={on ? "chosen" : ""}
               aria-pressed={on}
+              tabIndex={place === entry ? 0 : -1}
+              onFocus={() => setReached(place)}
               title={name(cell)}
               onKeyDown={(event) => step(event, place)}
               onClick={() => {
