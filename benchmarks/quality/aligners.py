@@ -198,7 +198,7 @@ def growth(data: Path) -> list[dict[str, float]]:
         for count in (500, 10_000, 20_000, 40_000, 100_000):
             table = Path(folder) / f"{count}.tsv"
             table.write_text("".join("\t".join(line) + "\n" for line in lines[:count]))
-            command = [str(Path(sys.executable).parent / "regard"), "align", "--adapt", str(table)]
+            command = [sys.executable, "-m", "regard", "align", "--adapt", str(table)]
             links = Path(folder) / "links"
             with links.open("wb") as out:
                 process = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 
 import pytest
 from tests.journeys.commands import check_refused, leftovers, run
@@ -58,7 +59,7 @@ def test_the_format_of_a_stream_is_an_option():
 
 def test_packed_files_have_formats_and_doubts_name_lines_of_the_file(tmp_path):
     source = tmp_path / "film.srt.gz"
-    source.write_bytes(gzip.compress(SRT.replace("duerme", "и duerme").encode()))
+    source.write_bytes(gzip.compress(SRT.replace("duerme", "zzqx flurbo").encode()))
     result = run("translate", *TINY, "--input", source)
     assert result.code == 0
     assert result.out.startswith("1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>")
@@ -93,3 +94,14 @@ def test_a_missing_library_is_named(tmp_path, monkeypatch):
     source.write_text(SRT, encoding="utf-8")
     refused = run("translate", *TINY, "--input", source)
     check_refused(refused, "pip install 'regard[formats]'", code=2)
+
+
+def test_columns_of_a_packed_table(tmp_path):
+    source = tmp_path / "table.xz"
+    source.write_bytes(lzma.compress(b"1\tEl gato duerme.\tEl gato\n"))
+    result = run("translate", *TINY, "--input", source, "--column", "2")
+    assert (result.code, result.out) == (0, "1\tThe cat sleeps.\tEl gato\n")
+    check_refused(
+        run("translate", *TINY, "--column", "4", "--input", source), f"{source}:1", "4 columns"
+    )
+    check_refused(run("translate", *TINY, "--column", "1", "hola"), "--column and TEXT", code=2)

@@ -75,9 +75,12 @@ class InputOptions:
 
     Attributes:
         texts: Lines of text; without any, those of standard input.
-        input: Translate the lines of a file, plain or gzip; or a file of a format, such as film.srt.
+        input: Translate the lines of a file, or a file of a format, such as film.srt; plain, .gz, .bz2, .xz
+            or .zst.
         input_format: What the input is: lines, or a file of which only the text is translated.
             [default: by the ending of --input]
+        columns: Translate these columns of a table with tabs between them, counted from 1; the
+            others stay. Several times for several.
         paragraphs: Sentences may go on after a line break; keep lists, headings and empty lines.
         whole_lines: Translate each line as a whole, however many sentences it has.
         prefix: Begin every translation with these words.
@@ -88,6 +91,7 @@ class InputOptions:
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT")] = None
     input: Path | None = None
     input_format: Literal["lines", "srt", "vtt", "po", "html", "xlf", "md"] | None = None
+    columns: Annotated[list[int] | None, typer.Option("--column", metavar="NUMBER", min=1)] = None
     paragraphs: bool = False
     whole_lines: bool = False
     prefix: Annotated[str | None, typer.Option(metavar="WORDS")] = None
@@ -96,10 +100,13 @@ class InputOptions:
 
     @property
     def format(self) -> str:
-        """The format of the input: "lines", or one of `regard.translation.formats`."""
+        """The format of the input: "lines", "table", or one of `regard.translation.formats`."""
+        if self.columns:
+            return "table"
         from regard.translation.formats import FORMATS
+        from regard.translation.text.packed import bare_name
 
-        ending = Path(str(self.input or "").removesuffix(".gz")).suffix[1:].lower()
+        ending = Path(bare_name(str(self.input or ""))).suffix[1:].lower()
         return self.input_format or (ending if ending in FORMATS else "lines")
 
 
@@ -142,7 +149,9 @@ class TranslateOptions:
         used |= {f"--format {self.outputs.format}", f"--engine {self.engine}"}
         spelling = {
             "--device": f"--device {self.device}",
-            "a file of a format": f"--input-format {self.inputs.format}",
+            "a file of a format": "--column"
+            if self.inputs.columns
+            else f"--input-format {self.inputs.format}",
         }
         for name, exclusions, why in _EXCLUDED:
             if name in used:
@@ -358,9 +367,11 @@ def _lines(inputs: InputOptions, out: Path | None) -> tuple[Iterator[str], int]:
 
 def _document(inputs: InputOptions, out: Path | None) -> Document:
     """The input, as a file of its format."""
-    from regard.translation.formats import FORMATS, decode
+    from regard.translation.formats import FORMATS, decode, tables
 
     source, name = _opened(inputs, out)
+    if inputs.columns:
+        return tables.read(decode(source, name), name, inputs.columns)
     return FORMATS[inputs.format](decode(source, name), name)
 
 

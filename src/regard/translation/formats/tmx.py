@@ -10,6 +10,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from regard.errors import ConfigurationError, DataError
 from regard.translation.formats.xml import elements, name_of
+from regard.translation.text.packed import bare_name
 
 # Elements of a segment whose text is the sentence's; that of all others is code of the format it came from.
 _HIGHLIGHT = "hi"
@@ -17,8 +18,8 @@ _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
 def is_tmx(path: Path) -> bool:
-    """Whether a file is a translation memory, by its name: .tmx or .tmx.gz."""
-    return path.name.lower().removesuffix(".gz").endswith(".tmx")
+    """Whether a file is a translation memory, by its name: .tmx, or packed, .tmx.gz."""
+    return bare_name(path.name).lower().endswith(".tmx")
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class BackTranslation:
     sentences is sampled with seed `seed` + n, so that a resumed run writes the same bytes as an uninterrupted one.
 
     Attributes:
-        text: the file of sentences, one a line, plain or gzip.
+        text: the file of sentences, one a line, plain or packed.
         search: how to translate; sampling gives more various sources (Edunov et al. 2018, arXiv 1808.09381).
         longest, ratio: see `PairFilter`.
         column: where the sentences are in a text that is a table, counted from 0.

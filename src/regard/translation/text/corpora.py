@@ -1,15 +1,14 @@
 """Parallel text from files; errors name the file, the line and the byte."""
 
-import gzip
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol, cast
+from typing import BinaryIO, NamedTuple, Protocol
 
 from regard.errors import DataError
 from regard.translation.text.normalisation import normalise
+from regard.translation.text.packed import Unpacked, is_damage, unpacked
 
 BOM = b"\xef\xbb\xbf"
 # The marks of other encodings, the longer ones first: that of UTF-32 begins like one of UTF-16.
@@ -24,9 +23,6 @@ _BINARY = (b"\xba\x16\x4f\x2f", *(b"\x80%c" % n for n in range(2, 6)))
 # The first bytes of packed files, what they are, and what unpacks them.
 _PACKED = {
     b"PK\x03\x04": ("a zip archive", "unzip"),
-    b"BZh": ("packed by bzip2", "bunzip2"),
-    b"\xfd7zXZ\0": ("packed by xz", "unxz"),
-    b"\x28\xb5\x2f\xfd": ("packed by zstd", "unzstd"),
     b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "7z x"),
 }
 # A header of tar has its name there.
@@ -49,7 +45,7 @@ _OFFICE = (
 )
 # A file with a longer line is hardly text with one sentence a line.
 LONGEST_LINE = 64 * 2**20
-# gzip shrinks text to a tenth at best, and a file made to fill the memory to a thousandth. Small files are not checked.
+# Text is packed to a tenth at best, a file that is made to fill the memory to a thousandth. Small ones are not checked.
 _MOST_UNPACKED = 250
 _UNSUSPECTED = 8 * 2**20
 _BLOCK = 2**16
@@ -158,7 +154,7 @@ class Corpus(Protocol):
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, plain or gzip; only LF (or CRLF) ends a line.
+    """The lines of a UTF-8 file, plain or packed; only LF (or CRLF) ends a line.
 
     A byte order mark at the start is dropped. Raises `DataError` naming file, line and byte where the text is not
     UTF-8, and naming the file when it cannot be read.
@@ -197,21 +193,30 @@ def raw_blocks(file: BinaryIO, name: str) -> Iterator[bytes]:
 
 
 def _reads(file: BinaryIO, name: str, read: Callable[[], bytes], unit: str) -> Iterator[bytes]:
-    """What repeated calls of `read` give, until the end of a file, plain or gzip."""
-    number = unpacked = 0
-    packed = file.fileobj if isinstance(file, gzip.GzipFile) else None
+    """What repeated calls of `read` give, until the end of a file, plain or packed."""
+    number = size = 0
+    packing = file if isinstance(file, Unpacked) else None
     try:
         while raw := read():
-            number, unpacked = number + 1, unpacked + len(raw)
-            if packed and unpacked > max(_UNSUSPECTED, _MOST_UNPACKED * packed.tell()):
+            number, size = number + 1, size + len(raw)
+            if packing and size > max(_UNSUSPECTED, _MOST_UNPACKED * packing.packed.tell()):
                 raise DataError(
-                    f"{name}: gzip data that unpacks to more than {_MOST_UNPACKED} times its size is not text"
+                    f"{name}: {packing.kind} data that unpacks to more than {_MOST_UNPACKED} times its size is"
+                    " not text"
                 )
             yield raw
-    except (EOFError, zlib.error, gzip.BadGzipFile) as fault:
-        raise DataError(f"{name}: broken gzip data after {unit} {number}: {fault}") from None
     except OSError as fault:
-        raise DataError(f"{name}: cannot be read: {fault.strerror or fault}") from None
+        if packing is None or fault.errno:
+            raise DataError(f"{name}: cannot be read: {fault.strerror or fault}") from None
+        raise DataError(
+            f"{name}: broken {packing.kind} data after {unit} {number}: {fault}"
+        ) from None
+    except Exception as fault:
+        if packing is None or not is_damage(fault):
+            raise
+        raise DataError(
+            f"{name}: broken {packing.kind} data after {unit} {number}: {fault}"
+        ) from None
 
 
 def read_pairs(corpus: Corpus, links: Path | None = None) -> Pairs:
@@ -242,16 +247,11 @@ def read_aligned(corpus: Corpus) -> list[Pair]:
 
 
 def open_text(path: Path) -> BinaryIO:
-    """The bytes of a file, plain or gzip. Raises `DataError` when it cannot be opened."""
+    """The bytes of a file, plain or packed. Raises `DataError` when it cannot be opened."""
     try:
         if path.is_dir():
             raise DataError(f"{path}: is a folder, expected a text file")
-        file = path.open("rb")
-        if file.peek(2)[:2] == b"\x1f\x8b":
-            unpacked = gzip.GzipFile(fileobj=file)
-            unpacked.myfileobj = file  # type: ignore[assignment]  # it is closed with it
-            return cast(BinaryIO, unpacked)
-        return file
+        return unpacked(path.open("rb"))
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except (OSError, ValueError) as fault:
@@ -273,9 +273,7 @@ def _refuse_foreign(raw: bytes, name: str) -> None:
         packed[raw[:1]] = "a tar archive", "tar -xf"
     for start, (kind, tool) in packed.items():
         if raw.startswith(start):
-            raise DataError(
-                f"{name}: is {kind}, expected text, plain or gzip: unpack it with `{tool}`"
-            )
+            raise DataError(f"{name}: is {kind}, expected text: unpack it with `{tool}`")
     if raw.startswith(_BINARY):
         raise DataError(f"{name}: a binary file, expected text")
     marked = [encoding for mark, encoding in _FOREIGN.items() if raw.startswith(mark)]

@@ -47,7 +47,7 @@ def back_translate(
     here is looked for in REGARD_DATA.
 
     Args:
-        text: Sentences of the target language, one a line, plain or gzip.
+        text: Sentences of the target language, one a line, plain or packed.
         model: The model that translates them into the source language.
         out: The new table of sentence pairs.
         resume: Continue a table that is not finished.
