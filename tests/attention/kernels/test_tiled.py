@@ -517,6 +517,17 @@ def test_functions_of_positions_may_take_the_largest() -> None:
     assert torch.allclose(reading, regard.attend(query, key, value, mask=CAUSAL), atol=1e-5)
 
 
+@pytest.mark.parametrize("pairs", [1, 40, 90])
+def test_the_tiles_of_a_function_hold_at_most_so_many_pairs(
+    pairs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(division, "PAIRS", pairs)
+    frame = Frame((1,), 30, 30, CPU)
+    divided = tiles(masks.as_mask(lambda rows, columns: (rows - columns) % 5 == 0), frame)
+    assert max(len(tile.rows) * tile.keys for tile in divided) <= max(pairs, frame.keys)
+    assert [row for tile in divided for row in tile.rows] == list(range(frame.queries))
+
+
 def test_another_thread_that_draws_changes_no_gradient_of_dropout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -12,6 +12,7 @@ from regard.attention.masks.positions import Band
 from regard.attention.shapes import Frame
 
 STRIP = 128  # queries that are divided only to save memory
+PAIRS = 2**20  # of a strip whose mask is written out
 FEW = 16  # queries of a section, on average, that is worth a tile of its own
 SHARE = 0.75  # of the keys between the first and the last: fewer are copied side by side
 
@@ -80,11 +81,12 @@ def _divided(mask: Mask, rows: range, frame: Frame, room: int | None) -> Iterato
     runs = mask.runs(rows, frame)
     keys = sum(map(len, runs))
     fits = room is None or len(rows) * keys <= room
+    most = max(1, min(STRIP, PAIRS // max(1, keys))) if fits else 1
     if not rules and fits:
         yield Tile(rows, readable)
     elif room is None and isinstance(rule, Band) and rule.before is None:
         yield from _triangle(rule, rows, readable, frame)
-    elif len(rows) > (STRIP if fits else 1):
+    elif len(rows) > most:
         middle = rows.start + len(rows) // 2
         yield from _divided(mask, range(rows.start, middle), frame, room)
         yield from _divided(mask, range(middle, rows.stop), frame, room)
