@@ -41,7 +41,11 @@ def test_a_run_its_model_and_its_configuration_are_found():
         ("gpt-3", {"batch": 1.5}, "batch is 1.5: pass"),
         ("multi-head", {"heads": 7}, "7 heads do not divide the width 512"),
         ("multi-head", {"width": 0}, "width is 0: pass a whole number, 1 to 65,536"),
-        ("gpt-3", {"width": 512}, "width, heads and value_width are sizes of single-head"),
+        (
+            "gpt-3",
+            {"width": 512},
+            "width, heads, value_width and learned_keys are sizes of single-head",
+        ),
         (
             "gpt-3",
             {"changes": ("model.width=8",)},

@@ -215,6 +215,39 @@ def test_values_may_be_of_another_width_than_queries_and_keys():
         cost("summed-heads", width=64, heads=5)
 
 
+def test_one_learned_key_and_value_cost_what_torchs_own_cost():
+    layer = torch.nn.MultiheadAttention(8, 2, bias=False, add_bias_kv=True, batch_first=True).eval()
+    costs = cost("multi-head", width=8, heads=2, queries=QUERIES, keys=KEYS, learned_keys=1)
+    assert costs.parameters == sum(each.numel() for each in layer.parameters())
+    assert costs["learned keys"].parameters == layer.bias_k.numel()
+    query, key = torch.zeros(1, QUERIES, 8), torch.zeros(1, KEYS, 8)
+    assert torchs_count(lambda: layer(query, key, key)) == costs.multiply_adds
+    assert cost(layer, query, key, key)["learned values"].parameters == layer.bias_v.numel()
+
+
+@pytest.mark.parametrize("kind", ["single-head", "multi-head", "summed-heads"])
+def test_learned_keys_are_read_like_keys_and_neither_projected_nor_cached(kind):
+    sizes = {"width": 8, "heads": 1 if kind == "single-head" else 2, "value_width": 6}
+    without = cost(kind, queries=QUERIES, keys=KEYS, **sizes)
+    costs = cost(kind, queries=QUERIES, keys=KEYS, learned_keys=3, **sizes)
+    longer = cost(kind, queries=QUERIES, keys=KEYS + 3, **sizes)
+    for name in ("scores", "values"):
+        assert costs[name].multiply_adds == longer[name].multiply_adds
+    assert costs.memory.scores == longer.memory.scores
+    assert costs.memory.cache == without.memory.cache
+    d_values = without["values"].activations // QUERIES
+    assert costs.parameters == without.parameters + 3 * (8 + d_values)
+    if kind != "single-head":
+        assert costs["W_K"] == without["W_K"]
+
+
+def test_learned_keys_belong_to_an_attention_by_name():
+    with pytest.raises(ConfigurationError, match="learned_keys is 0: pass a whole number"):
+        cost("multi-head", learned_keys=0)
+    with pytest.raises(ConfigurationError, match="learned_keys are sizes of single-head"):
+        cost("gpt-3", learned_keys=4)
+
+
 def test_numbers_grow_with_their_lengths_and_batches():
     base = cost("vaswani-base", queries=10, keys=20)
     double = cost("vaswani-base", queries=20, keys=40)

@@ -9,6 +9,7 @@ from regard.costs.parts import (
     Part,
     Parts,
     attention,
+    learned,
     linear,
     matrix,
     scored,
@@ -29,12 +30,14 @@ class Heads:
         width: of queries and keys.
         heads: how many; 1 for a single head.
         value_width: of values; that of queries and keys by default.
+        learned_keys: learned keys of each head, and as many values, beside those that are passed.
     """
 
     kind: Literal["single-head", "multi-head", "summed-heads"]
     width: int
     heads: int = 1
     value_width: int | None = None
+    learned_keys: int = 0
 
     @property
     def d_value(self) -> int:
@@ -49,10 +52,13 @@ class Heads:
 
 def attended(sizes: Heads, _words: tuple[int, int], queries: int, keys: int) -> Parts:
     """One attention of `queries` over `keys`, which are kept."""
-    width, d_value = sizes.width, sizes.d_value
+    width, d_value, more = sizes.width, sizes.d_value, sizes.learned_keys
     if sizes.kind == "single-head":
-        return scores_and_values(queries, keys, 1, width, d_value, cache=keys * (width + d_value))
-    return attention(queries, keys, width, sizes.heads, cached=True, **sizes.options)
+        cache = keys * (width + d_value)
+        read = scores_and_values(queries, keys + more, 1, width, d_value, cache=cache)
+        return [*learned(more, width, d_value), *read]
+    options: dict[str, Any] = {**sizes.options, "learned_keys": more}
+    return attention(queries, keys, width, sizes.heads, cached=True, **options)
 
 
 def transformer(

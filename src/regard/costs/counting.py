@@ -33,6 +33,7 @@ def cost(
     width: int | None = None,
     heads: int | None = None,
     value_width: int | None = None,
+    learned_keys: int | None = None,
     changes: tuple[str, ...] = (),
 ) -> Cost:
     """Parameters, multiply-adds and bytes of one forward pass, by part.
@@ -54,6 +55,7 @@ def cost(
         width: of the queries and keys of the three attentions; 512 by default.
         heads: of "multi-head" and "summed-heads"; 8 by default.
         value_width: of the values of the three attentions; `width` by default.
+        learned_keys: learned keys of each head of the three attentions, and as many values; 0 by default.
         changes: "key=value" for a configuration.
 
     Raises:
@@ -66,21 +68,26 @@ def cost(
         >>> cost("multi-head", width=512, heads=8, queries=10)["scores"].multiply_adds
         51200
     """
+    sizes: dict[str, int | None] = {
+        "width": width,
+        "heads": heads,
+        "value_width": value_width,
+        "learned_keys": learned_keys,
+    }
     if not ("torch" in sys.modules and isinstance(what, sys.modules["torch"].nn.Module)):
         if inputs:
             raise ConfigurationError(f"inputs are for modules: leave them out for {what}")
         name = str(what) if isinstance(what, str | os.PathLike) else type(what).__name__
-        model = find(what, width=width, heads=heads, value_width=value_width, changes=changes)
+        model = find(what, **sizes, changes=changes)
         return of_model(model, name, queries, keys, batch, number_bytes)
     kind, formula = type(what).__name__, None if inputs else built_module(what)
     lengths = () if formula else (queries, keys, None if batch == 1 else batch)
-    sizes = (width, heads, value_width)
-    if changes or any(size is not None for size in (*sizes, *lengths)):
+    if changes or any(size is not None for size in (*sizes.values(), *lengths)):
         raise ConfigurationError(
             f"queries, keys, batch and sizes of a {kind} are those of the inputs of its call: leave"
             " them out, and pass the inputs"
             if formula is None
-            else f"width, heads, value_width and changes of a {kind} are its own: leave them out"
+            else f"{', '.join(sizes)} and changes of a {kind} are its own: leave them out"
         )
     if formula is not None:
         return of_model(formula, kind, queries, keys, batch, number_bytes)
@@ -143,6 +150,7 @@ def find(
     width: int | None = None,
     heads: int | None = None,
     value_width: int | None = None,
+    learned_keys: int | None = None,
     changes: tuple[str, ...] = (),
 ) -> Model:
     """The model of a name, a configuration, its file, or a run folder.
@@ -159,9 +167,10 @@ def find(
             " Configuration or a module"
         )
     name = "a configuration" if isinstance(model, Configuration) else os.fspath(model)
-    if name not in KINDS and any(size is not None for size in (width, heads, value_width)):
+    sizes = (width, heads, value_width, learned_keys)
+    if name not in KINDS and any(size is not None for size in sizes):
         raise ConfigurationError(
-            f"{name}: width, heads and value_width are sizes of {', '.join(KINDS)}"
+            f"{name}: width, heads, value_width and learned_keys are sizes of {', '.join(KINDS)}"
         )
     if not isinstance(model, Configuration) and name not in (*KINDS, *PAPERS):
         shipped = {path.stem: path for path in CONFIGURATIONS.glob("*.toml")}
@@ -176,11 +185,13 @@ def find(
         size = model.tokenizer.vocabulary_size
         return Model(name, min(50, model.data.longest), model.model, (size, size))
     if name in KINDS:
-        return _attention(name, 512 if width is None else width, heads, value_width)
+        return _attention(name, 512 if width is None else width, *sizes[1:])
     return PAPERS[name] if name in PAPERS else _run(name)
 
 
-def _attention(kind: str, width: int, heads: int | None, value_width: int | None) -> Model:
+def _attention(
+    kind: str, width: int, heads: int | None, value_width: int | None, learned_keys: int | None
+) -> Model:
     single = kind == "single-head"
     if single and heads not in (None, 1):
         raise ConfigurationError(f"heads is {heads!r}: single-head has 1, multi-head has several")
@@ -189,9 +200,12 @@ def _attention(kind: str, width: int, heads: int | None, value_width: int | None
     _check(65_536, width=width, heads=heads, value_width=value_width)
     if width % heads:
         raise ConfigurationError(f"{heads} heads do not divide the width {width}: pass a divisor")
-    sizes = Heads(kind, width, heads, value_width)  # type: ignore[arg-type]  # one of KINDS
+    if learned_keys is not None:
+        _check(MOST, learned_keys=learned_keys)
+    sizes = Heads(kind, width, heads, value_width, learned_keys or 0)  # type: ignore[arg-type]  # one of KINDS
     values = "" if value_width == width else f", values of width {value_width:,}"
-    return Model(f"one attention of width {width:,}{values}", 512, sizes)
+    learned = f", {learned_keys:,} learned keys and values" if learned_keys else ""
+    return Model(f"one attention of width {width:,}{values}{learned}", 512, sizes)
 
 
 def _check(largest: int, **numbers: Any) -> None:

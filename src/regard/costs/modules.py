@@ -20,6 +20,8 @@ from regard.errors import ModelError
 
 # Where parameters belong, by the names that libraries give them; the first that fits.
 _NAMES = {
+    "learned keys": r"(^|\.)bias_k$",
+    "learned values": r"(^|\.)bias_v$",
     "W_Q, W_K, W_V": "in_proj|c_attn|qkv|query_key_value",
     "W_Q": r"(^|[._])(q|wq|query|q_proj|q_lin|to_q|query_projection|query_weight)[._]",
     "W_K": r"(^|[._])(k|wk|key|k_proj|k_lin|to_k|key_projection|key_weight)[._]",

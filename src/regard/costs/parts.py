@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from regard.errors import ConfigurationError
 
 ORDER = (
-    *("embeddings", "recurrence", "W_Q", "W_K", "scores", "W_V", "values", "W_O", "feed-forward"),
-    *("norms and biases", "output layer"),
+    *("embeddings", "recurrence", "W_Q", "W_K", "learned keys", "scores"),
+    *("W_V", "learned values", "values", "W_O", "feed-forward", "norms and biases", "output layer"),
 )
 ADDED = "norms and biases"
 SCORES = "additive", "concat", "cosine", "dot", "general", "scaled_dot"
@@ -92,6 +92,15 @@ def scores_and_values(
     ]
 
 
+def learned(count: int, d_keys: int, d_values: int) -> Parts:
+    """Keys and values that are parameters, which every query can also read: no matrix makes them, no cache keeps them.
+
+    Source: Sukhbaatar et al. 2019, arXiv 1907.01470, section 3.
+    """
+    sizes = {"learned keys": d_keys, "learned values": d_values}
+    return [Part(name, count * width) for name, width in sizes.items() if count]
+
+
 def scored(
     score: str,
     queries: int,
@@ -150,6 +159,7 @@ def attention(
     calls: int = 1,
     new_keys: int | None = None,
     cached: bool = False,
+    learned_keys: int = 0,
 ) -> Parts:
     """A `MultiHeadAttention` with the same arguments.
 
@@ -166,6 +176,7 @@ def attention(
         calls: the calls that the queries are spread over, which compute the score's matrices each time.
         new_keys: keys that are projected now; all of them by default.
         cached: whether a decoder keeps the projected keys and values.
+        learned_keys: learned keys of each head, and as many values, beside the M keys.
         Others: those of `MultiHeadAttention`.
     """
     d_key = d_key or d_query
@@ -177,8 +188,16 @@ def attention(
     merged = d_head_value * (heads if merge == "concat" else 1)
     sets = heads if score_sets is None else score_sets
     new = keys if new_keys is None else new_keys
+    all_keys = keys + learned_keys
     matrices, width = scored(
-        score, queries // calls, keys, d_head, d_head, d_hidden or d_head, heads=heads, sets=sets
+        score,
+        queries // calls,
+        all_keys,
+        d_head,
+        d_head,
+        d_hidden or d_head,
+        heads=heads,
+        sets=sets,
     )
     normed = 2 * d_head * {None: 0, "rms": 1, "layer": 2}[qk_norm]
     return [
@@ -186,7 +205,8 @@ def attention(
         *linear("W_K", d_key, d_k, new, bias=bias, cache=keys * d_k * cached),
         *linear("W_V", d_value, d_v, new, bias=bias, cache=keys * d_v * cached),
         *batched(calls, matrices),
-        *scores_and_values(queries, keys, heads, width, d_head_value),
+        *learned(learned_keys, d_k, d_v),
+        *scores_and_values(queries, all_keys, heads, width, d_head_value),
         *linear("W_O", merged, d_output or d_query, queries, bias=bias),
         Part(ADDED, normed),
     ]

@@ -111,6 +111,8 @@ class Sizes:
         width: Width of the queries and keys of single-head, multi-head and summed-heads. [default: 512]
         heads: Heads of multi-head and summed-heads. [default: 8]
         value_width: Width of the values of single-head, multi-head and summed-heads. [default: the same]
+        learned_keys: Learned keys of each head of single-head, multi-head and summed-heads, and as many learned
+            values. [default: none]
         set: Change a key of a configuration.
     """
 
@@ -121,6 +123,7 @@ class Sizes:
     width: int | None = None
     heads: int | None = None
     value_width: int | None = None
+    learned_keys: int | None = None
     set: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE")] = None
 
 
@@ -152,6 +155,7 @@ def cost(
     Examples:
         regard cost gpt-3
         regard cost multi-head --width 512 --heads 8 --queries 1000
+        regard cost multi-head --learned-keys 1024
         regard cost tatoeba-es-en --set model.width=512 --measure
         regard cost runs/mine --queries 30 --keys 40 --out cost.png
         regard cost my_model:example --format json
@@ -160,6 +164,8 @@ def cost(
         check_picture(out)
         check_writable(out)
     exclude("--measure", {"--half": measure and sizes.half}, "a pass is measured in float32")
+    has_learned = measure and sizes.learned_keys is not None
+    exclude("--measure", {"--learned-keys": has_learned}, "they are counted by formulas only")
     if watching.is_call(subject):
         excluded = {option(name): name != "half" for name in changed_options(sizes)} | {
             "--measure": measure
@@ -196,7 +202,12 @@ def _of_name(name: str, sizes: Sizes) -> tuple[Cost, Model]:
     from regard.costs.counting import find, of_model
 
     changes = tuple(sizes.set or ())
-    named = {"width": sizes.width, "heads": sizes.heads, "value_width": sizes.value_width}
+    named = {
+        "width": sizes.width,
+        "heads": sizes.heads,
+        "value_width": sizes.value_width,
+        "learned_keys": sizes.learned_keys,
+    }
     model = find(name, **named, changes=changes)
     number_bytes = 2 if sizes.half else 4
     return of_model(model, name, sizes.queries, sizes.keys, sizes.batch, number_bytes), model
