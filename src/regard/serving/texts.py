@@ -116,7 +116,7 @@ def details(
 def _attention(translation: Translation) -> dict[str, Any]:
     """The mean over the heads of the last layer of the weights with which each target piece reads the source."""
     crossing = [name for name in translation.looks if name.endswith("cross")]
-    rows = translation.looks[max(crossing)].weights()[0].mean(0).tolist() if crossing else []
+    rows = translation.looks[crossing[-1]].weights()[0].mean(0).tolist() if crossing else []
     return {
         "source": translation.source_pieces,
         "target": translation.target_pieces,

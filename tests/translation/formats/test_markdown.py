@@ -98,3 +98,17 @@ def test_passages_have_their_lines():
 )
 def test_what_has_no_prose_stays(text):
     assert translated(text) == text
+
+
+def test_text_between_two_rules_is_no_front_matter():
+    page = "uno\n\n---\n\ndos\n\n---\n\ntres\n"
+    assert translated(page) == page.upper()
+
+
+def test_a_cell_with_a_bar_stays_and_its_neighbours_are_translated():
+    table = "| {} \\| b | {} |\n|---|---|\n| gato \\| b | {} |\n"
+    assert translated(table.format("a", "b", "a")) == table.format("a", "B", "A")
+
+
+def test_the_mark_of_a_note_stays():
+    assert translated("uno[^a]\n\n[^a]: dos\n") == "UNO[^a]\n\n[^a]: dos\n"

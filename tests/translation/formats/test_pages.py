@@ -69,3 +69,33 @@ def test_passages_have_their_lines():
 def test_what_never_ends_is_refused_soon(begin):
     with pytest.raises(DataError, match=r"^page.html:\d+: <.* occurs, and never"):
         FORMATS["html"]("\n" + begin * 20_000, "page.html")
+
+
+def test_text_with_the_form_of_a_short_tag_stays_text():
+    page = "<p>uno &lt;g1&gt;&lt;script&gt; <b>dos</b></p>"
+    for translation in ("x <x1/><script> <g3>y</g3>", "nothing of it"):
+        translated_page = FORMATS["html"](page, "page.html").translated([translation])
+        assert "<script" not in translated_page
+        assert "&lt;g1&gt;" in translated_page
+
+
+def test_what_looks_like_an_attribute_within_another_one_stays():
+    page = """<p data-tip="<img alt='gato'>" alt=x title='un "gato"'>"""
+    assert translated(page) == page.replace("""'un "gato"'""", "'UN &quot;GATO&quot;'")
+
+
+def test_the_description_for_other_sites_is_translated():
+    page = '<meta property="og:title" content="gato"><meta name="author" content="gato">'
+    assert translated(page) == page.replace("gato", "GATO", 1)
+
+
+def test_white_space_around_a_text_is_kept_however_it_is_written():
+    assert translated("<p>&nbsp;&#160; uno &nbsp;<b>dos</b>&nbsp;</p>") == (
+        "<p>&nbsp;&#160; UNO <b>DOS</b>&nbsp;</p>"
+    )
+
+
+def test_each_attribute_within_a_sentence_gets_its_own_translation():
+    assert translated('<p>a <a title="b" alt="c">d</a> e <a title="f">g</a> h') == (
+        '<p>A <a title="B" alt="C">D</a> E <a title="F">G</a> H'
+    )

@@ -67,8 +67,16 @@ def test_of_three_languages_two_are_named(tmp_path):
         ConfigurationError, match=r"a\.tmx:4: has the languages es, en, fr: name two"
     ):
         list(memory(tmp_path, text).rows())
-    with pytest.raises(ConfigurationError, match="has no de, but es, en, fr"):
+    with pytest.raises(ConfigurationError, match="has no de, but es-MX, en, es, fr-CA"):
         list(memory(tmp_path, text, "es", "de").rows())
+
+
+def test_a_language_may_be_named_with_its_region(tmp_path):
+    text = HEADER + unit("uno", "one", ("es-MX", "en-GB")) + END
+    assert list(memory(tmp_path, text, "es-MX", "en-GB").rows()) == [("uno", "one")]
+    assert list(memory(tmp_path, text, None, "en-GB").rows()) == [("uno", "one")]
+    with pytest.raises(ConfigurationError, match="has no en-US, but es-MX, en-GB"):
+        list(memory(tmp_path, text, "es", "en-US").rows())
 
 
 BOMB = '<!DOCTYPE tmx [<!ENTITY a "ha"><!ENTITY b "' + "&a;" * 9 + '">]>\n'

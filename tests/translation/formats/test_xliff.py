@@ -83,3 +83,38 @@ def test_passages_have_their_lines():
 def test_what_is_broken_or_hostile_is_refused_with_its_line(text, words):
     with pytest.raises(DataError, match=re.escape(words)):
         FORMATS["xlf"](text, "file.xlf")
+
+
+@pytest.mark.parametrize("prefix", ["", "x:"])
+def test_a_target_has_the_namespace_of_its_source(prefix):
+    text = (
+        (
+            '<P:xliff version="1.2" xmlns:P="urn:a"><P:trans-unit id="1"><P:source>uno</P:source></P:trans-unit>'
+            '<P:trans-unit id="2"><P:source>dos</P:source><P:target note="a/>b"/></P:trans-unit></P:xliff>'
+        )
+        .replace(":P=", f":{prefix[:-1]}=" if prefix else "=")
+        .replace("P:", prefix)
+    )
+    state = 'state="needs-review-translation"'
+    assert translated(text) == (
+        text.replace(
+            "uno</P:source>".replace("P:", prefix),
+            f"uno</{prefix}source><{prefix}target {state}>UNO</{prefix}target>",
+        ).replace(
+            f'<{prefix}target note="a/>b"/>',
+            f'<{prefix}target {state} note="a/>b">DOS</{prefix}target>',
+        )
+    )
+
+
+@pytest.mark.parametrize("protection", ['translate="no"', 'mtype="protected"'])
+def test_what_is_protected_within_a_sentence_stays(protection):
+    source = f"El <mrk id='1' {protection}>Gran <g>Gato</g></mrk> duerme"
+    text = f'<xliff version="2.0"><segment><source>{source}</source></segment></xliff>'
+    target = source.replace("El", "EL").replace("duerme", "DUERME")
+    assert f"<target>{target}</target>" in translated(text)
+
+
+def test_text_with_the_form_of_a_short_tag_stays_text():
+    text = "<xliff><segment><source>uno &lt;g1&gt; <x/></source></segment></xliff>"
+    assert "<target>UNO &lt;g1&gt; <x/></target>" in translated(text)

@@ -13,7 +13,7 @@ from regard.translation.formats.document import Document, Replacement, library
 from regard.translation.formats.markup import Markup, Piece, Role, bare, tidied
 
 _FRONT_MATTER = re.compile(
-    r"\ufeff?---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*\r?$", re.DOTALL | re.MULTILINE
+    r"\A\ufeff?---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*\r?$", re.DOTALL | re.MULTILINE
 )
 _TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^>]*?(/?)>")
 _VOID = frozenset("br hr img input wbr".split())
@@ -64,8 +64,10 @@ def read(text: str, name: str) -> Document:
         starts.append(starts[-1] + len(line) + 1)
     searched = [0] * len(lines)  # of each line, what has passages already
     passages = []
+    container = ""
     for token in _parser().parse(plain):
-        if token.type == "inline" and (places := _places(token, lines, starts, searched)):
+        is_cell, container = container in ("td_open", "th_open"), token.type
+        if token.type == "inline" and (places := _places(token, is_cell, lines, starts, searched)):
             prose = _prose(token, text, places)
             if prose is not None:
                 passages.append(prose)
@@ -94,15 +96,21 @@ def _noting(rule: Callable[[Any, bool], bool]) -> Callable[[Any, bool], bool]:
 
 
 def _places(
-    token: Any, lines: Sequence[str], starts: Sequence[int], searched: list[int]
+    token: Any, is_cell: bool, lines: Sequence[str], starts: Sequence[int], searched: list[int]
 ) -> list[int]:
-    """For each character of a block's content, and its end, the place in the file; [] where it cannot be told."""
+    """For each character of a block's content, and its end, the place in the file; [] where it cannot be told.
+
+    The content of a cell of a table has "|" where the file has a backslash before it: such a cell stays.
+    """
     places: list[int] = []
     for number, line in enumerate(token.content.split("\n"), token.map[0]):
-        column = lines[number].find(line, searched[number]) if number < len(lines) else -1
+        in_file = line.replace("|", "\\|") if is_cell else line
+        column = lines[number].find(in_file, searched[number]) if number < len(lines) else -1
         if column < 0:
             return []
-        searched[number] = column + len(line)
+        searched[number] = column + len(in_file)
+        if in_file != line:
+            return []
         places += range(starts[number] + column, starts[number] + column + len(line) + 1)
     return places
 
@@ -112,17 +120,21 @@ def _prose(token: Any, text: str, places: Sequence[int]) -> Prose | None:
     stretches = list(_stretches(token.children, token.content))
     if stretches[-1:] and stretches[-1][1] != len(token.content):
         stretches = [(0, len(token.content), "text")]
-    pieces, links = [], list[int]()
+    pieces, links = list[Piece](), list[int]()
     for start, stop, role in stretches:
         content = (
             token.content[start:stop] if role == "text" else text[places[start] : places[stop]]
         )
+        is_note = content.startswith("^") and pieces[-1:] == [Piece("[", "opening")]
         if content == "[" and role == "opening":
             links.append(stop)
         elif content[0] == "]" and role == "closing":
             label = token.content[links.pop() : start]
-            content = f"][{label}]" if content in ("]", "][]") else content  # else it would be lost
-        pieces.append(Piece(" " if role == "text" and "\n" in content else content, role))
+            if content in ("]", "][]") and not label.startswith("^"):
+                content = f"][{label}]"  # else it would be lost
+        if role == "text":
+            content, role = " " if "\n" in content else content, "alone" if is_note else role
+        pieces.append(Piece(content, role))
     inside = bare(pieces)
     if inside.start >= inside.stop or not Markup.of(tidied(pieces[inside])).has_words:
         return None

@@ -35,18 +35,19 @@ class Markup:
 
     Attributes:
         text: with `<g0>`, `</g0>` for a pair of codes and `<x1/>` for one alone.
-        codes: what each of these tags stands for.
+        codes: what each of these tags stands for. Text that looks like a tag is a code with the role "text".
     """
 
     text: str
-    codes: dict[str, str]
+    codes: dict[str, Piece]
 
     @classmethod
     def of(cls, pieces: Sequence[Piece]) -> "Markup":
         """The text of these pieces; halves without the other one stand alone."""
+        pieces = list(_divided(pieces))
         tags = _tags(pieces)
         text = "".join(tags.get(place, piece.text) for place, piece in enumerate(pieces))
-        return cls(text, {tag: pieces[place].text for place, tag in tags.items()})
+        return cls(text, {tag: pieces[place] for place, tag in tags.items()})
 
     def restored(self, translation: str, escape: Callable[[str], str]) -> str:
         """The translation with the codes of the file.
@@ -62,14 +63,18 @@ class Markup:
         if sorted(tags) == sorted(self.codes) and _is_nested(tags):
             return "".join(self._written(translation, escape))
         plain = " ".join(_TAG.sub(" ", translation).split())
-        return escape(plain) + "".join(self.codes.values())
+        return escape(plain) + "".join(self._code(tag, escape) for tag in self.codes)
+
+    def _code(self, tag: str, escape: Callable[[str], str]) -> str:
+        text, role = self.codes[tag]
+        return escape(text) if role == "text" else text
 
     def _written(self, translation: str, escape: Callable[[str], str]) -> Iterator[str]:
         end = 0
         for match in _TAG.finditer(translation):
             if match[0] in self.codes:
                 yield escape(translation[end : match.start()])
-                yield self.codes[match[0]]
+                yield self._code(match[0], escape)
                 end = match.end()
         yield escape(translation[end:])
 
@@ -77,6 +82,18 @@ class Markup:
     def has_words(self) -> bool:
         """Whether there is anything to translate."""
         return any(map(str.isalpha, _TAG.sub("", self.text)))
+
+
+def _divided(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    """The pieces, with text that looks like a tag by itself."""
+    for piece in pieces:
+        if piece.role == "text":
+            end = 0
+            for match in _TAG.finditer(piece.text):
+                yield from (Piece(piece.text[end : match.start()]), Piece(match[0]))
+                end = match.end()
+            piece = Piece(piece.text[end:])
+        yield piece
 
 
 def _halves(pieces: Sequence[Piece]) -> dict[int, int]:
@@ -103,7 +120,7 @@ def _tags(pieces: Sequence[Piece]) -> dict[int, str]:
     return {
         place: tag(place)
         for place, (text, role) in enumerate(pieces)
-        if role != "text" or _TAG.search(text)
+        if role != "text" or _TAG.fullmatch(text)
     }
 
 

@@ -5,7 +5,8 @@ Python's html.parser finds the tags, comments and scripts by their places in the
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from html.parser import HTMLParser
@@ -27,14 +28,10 @@ _ALONE = set("img wbr".split())
 _KEPT = set("pre script style template textarea".split())
 _VOID = set("area base br col embed hr img input link meta param source track wbr".split())
 # Attributes that a person reads or hears.
-_READ = re.compile(
-    r"""\s(?:alt|title|placeholder|aria-label|aria-description)\s*=\s*(?:"([^"]*)"|'([^']*)')""",
-    re.IGNORECASE,
-)
-_DESCRIPTION = re.compile(
-    r"""<meta\s[^>]*name\s*=\s*["']?(?:description|og:title|og:description)\b""", re.I
-)
-_CONTENT = re.compile(r"""\scontent\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
+_READ = set("alt title placeholder aria-label aria-description".split())
+# Names of the <meta> whose content a person reads.
+_DESCRIPTIONS = set("description og:title og:description".split())
+_ATTRIBUTE = re.compile(r"""(?<![^\s"'/])([^\s"'<>/=]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|[^\s"'>]+)""")
 # html.parser takes the square of the number of constructs that never end.
 _UNENDED = 100
 _ENDS = {"<": ">", "<!--": "-->", "<![": "]"}
@@ -93,14 +90,14 @@ class Run:
             yield from changes
             return
         pieces, start = list[Piece](), self.start
+        changes.reverse()
         for piece in self.pieces:
-            stop = start + len(piece.text)
-            inside = [
-                change._replace(start=change.start - start, stop=change.stop - start)
-                for change in changes
-                if start <= change.start < stop
-            ]
-            pieces.append(piece._replace(text=_replaced(piece.text, inside)))
+            stop, text, end = start + len(piece.text), "", 0
+            while changes and changes[-1].start < stop:
+                change = changes.pop()
+                text += piece.text[end : change.start - start] + change.text
+                end = change.stop - start
+            pieces.append(piece._replace(text=text + piece.text[end:]))
             start = stop
         run = replace(self, pieces=pieces)
         yield Replacement(
@@ -125,6 +122,7 @@ class _Tags(HTMLParser):
         while newline := text.find("\n", self._lines[-1]) + 1:
             self._lines.append(newline)
         self._kept: list[str] = []  # open elements that stay as they are
+        self._kept_counts = Counter[str]()
         self.marks: list[Mark] = []
         self.feed(text)
         self.close()
@@ -136,8 +134,8 @@ class _Tags(HTMLParser):
             self.marks.append(Mark(self._lines[line - 1] + column, role, attributes))
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        self._mark(self._role(tag, "opening"), list(self._attributes(tag)))
         options = dict(attrs)
+        self._mark(self._role(tag, "opening"), list(self._attributes(tag, options)))
         stays = tag in _KEPT | _KEPT_WITHIN or options.get("translate") == "no"
         if (
             stays
@@ -149,14 +147,17 @@ class _Tags(HTMLParser):
     def _keep(self, tag: str) -> None:
         if tag not in _VOID:
             self._kept.append(tag)
+            self._kept_counts[tag] += 1
 
     def handle_startendtag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        self._mark(self._role(tag, "alone"), list(self._attributes(tag)))
+        self._mark(self._role(tag, "alone"), list(self._attributes(tag, dict(attrs))))
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in self._kept:
-            while self._kept.pop() != tag:
-                pass
+        if self._kept_counts[tag]:
+            ended = ""
+            while ended != tag:
+                ended = self._kept.pop()
+                self._kept_counts[ended] -= 1
             return
         self._mark(self._role(tag, "closing"))
 
@@ -167,15 +168,15 @@ class _Tags(HTMLParser):
             return "alone"
         return half if tag in _WITHIN else "dividing"
 
-    def _attributes(self, tag: str) -> Iterator[Attribute]:
+    def _attributes(self, tag: str, options: Mapping[str, str | None]) -> Iterator[Attribute]:
         raw, (line, column) = self.get_starttag_text() or "", self.getpos()
-        pattern = _CONTENT if tag == "meta" and _DESCRIPTION.match(raw) else _READ
-        for match in pattern.finditer(raw):
-            source = html.unescape(match[match.lastindex or 0])
-            if any(map(str.isalpha, source)):
-                start, stop = (
-                    self._lines[line - 1] + column + at for at in match.span(match.lastindex or 0)
-                )
+        about = options.get("name") or options.get("property") or ""
+        names = {"content"} if tag == "meta" and about.lower() in _DESCRIPTIONS else _READ
+        for match in _ATTRIBUTE.finditer(raw):
+            value = match.lastindex or 1
+            source = html.unescape(match[value])
+            if value > 1 and match[1].lower() in names and any(map(str.isalpha, source)):
+                start, stop = (self._lines[line - 1] + column + at for at in match.span(value))
                 yield Attribute(start, stop, source)
 
     def handle_data(self, data: str) -> None:
@@ -227,7 +228,7 @@ def _runs(text: str) -> Iterator[Run]:
 
 def _divided(run: Sequence[tuple[Mark, Piece]]) -> Iterator[Run]:
     """A run without what stands around its words, and the attributes of these tags."""
-    inside = bare([piece for _, piece in run])
+    inside = bare([piece._replace(text=html.unescape(piece.text)) for _, piece in run])
     for mark, _ in run[: inside.start]:
         yield Run(mark.place, [], mark.attributes)
     marks, pieces = [mark for mark, _ in run[inside]], [piece for _, piece in run[inside]]
@@ -242,9 +243,3 @@ def _divided(run: Sequence[tuple[Mark, Piece]]) -> Iterator[Run]:
         yield Run(start, pieces, [attribute for mark in marks for attribute in mark.attributes])
     for mark, _ in run[inside.stop :]:
         yield Run(mark.place, [], mark.attributes)
-
-
-def _replaced(text: str, changes: Sequence[Replacement]) -> str:
-    for start, stop, new in reversed(changes):
-        text = text[:start] + new + text[stop:]
-    return text

@@ -54,12 +54,13 @@ class Tmx:
                 continue
             units += 1
             texts = dict(_texts(element))
-            known |= dict.fromkeys(map(_main, texts))
-            source = source or next(iter(known), None)
-            others = [language for language in known if not _matches(language, source or "")]
+            known |= dict.fromkeys(texts)
+            languages = dict.fromkeys(map(_main, known))
+            source = source or next(iter(languages), None)
+            others = [language for language in languages if language != _main(source or "")]
             if self.target_language is None and len(others) > 1:
                 raise ConfigurationError(
-                    f"{self.path}:{line}: has the languages {', '.join(known)}: "
+                    f"{self.path}:{line}: has the languages {', '.join(languages)}: "
                     "name two with --source-language and --target-language"
                 )
             target = target or next(iter(others), None)

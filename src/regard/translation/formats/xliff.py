@@ -17,6 +17,7 @@ from regard.translation.formats.markup import Markup, Piece, tidied
 _DEEPEST = 256
 # Elements in a source whose content is text of the sentence; that of others is code of the format it came from.
 _AROUND = {"g", "mrk", "pc"}
+_NAME = re.compile(rb"<((?:[^\s/>:]+:)?)")
 _TAG = re.compile(rb"<(?:[^\"'>]|\"[^\"]*\"|'[^']*')*>")
 _DONE = {"final", "reviewed"}
 _UNITS = {"trans-unit": "1.2", "segment": "2"}
@@ -28,9 +29,11 @@ class _Segment:
 
     is_open: bool  # whether it may be translated
     version: str
+    source: int = 0  # where its source begins
     behind: int = 0  # the end of its source, where its target belongs
     target: tuple[int, int] | None = None  # the whole element
-    target_start: str = "<target>"
+    prefix: str = ""  # of the namespace, with its colon
+    target_start: str = ""
     has_target: bool = False
     pieces: list[Piece] = field(default_factory=list)
 
@@ -117,7 +120,10 @@ class _Reader:
         is_fixed = self._kept or attributes.get("translate") == "no"
         self._kept = self._kept + 1 if is_fixed else 0
         if self._inside:
-            self._inline(name, place)
+            is_code = name not in _AROUND or (
+                attributes.get("translate") == "no" or attributes.get("mtype") == "protected"
+            )
+            self._inline(is_code, place)
         elif name in _UNITS:
             done = attributes.get("approved") == "yes" or attributes.get("state") in _DONE
             self._segment = _Segment(not self._kept and not done, _UNITS[name])
@@ -131,14 +137,20 @@ class _Reader:
     def _open_side(self, name: str, place: int) -> None:
         segment, end = self._segment, self._tag_end(place)
         assert segment is not None
+        start = self.content[place:end].decode()
+        match = _NAME.match(self.content, place)
+        segment.prefix = match[1].decode() if match else ""
         if name == "target":
             segment.target = place, end
-            segment.target_start = self.content[place:end].decode().replace("/>", ">")
+            segment.target_start = start[:-2] + ">" if start.endswith("/>") else start
+        else:
+            segment.source = place
+            segment.target_start = f"<{segment.prefix}target>"
 
-    def _inline(self, name: str, place: int) -> None:
+    def _inline(self, is_code: bool, place: int) -> None:
         if self._inside == "target":
             return
-        if self._code or name not in _AROUND:
+        if self._code or is_code:
             if not self._code:
                 self._code_start = place
             self._code += 1
@@ -193,13 +205,16 @@ def read(text: str, name: str) -> Document:
     """
     reader = _Reader(text, name)
     segments = reader.read()
-    places = _characters(text, {place for segment in segments for place in _places(segment)})
+    places = _characters(
+        text, {place for segment in segments for place in (segment.source, *_places(segment))}
+    )
     passages = []
     for segment in segments:
         markup = Markup.of(tidied(segment.pieces))
         if markup.has_words:
             start, stop = (places[place] for place in _places(segment))
-            passages.append(Segment(start, stop, markup, *_frame(segment, text[:start])))
+            frame = _frame(segment, text, places[segment.source])
+            passages.append(Segment(start, stop, markup, *frame))
     return Document(text, passages)
 
 
@@ -207,18 +222,17 @@ def _places(segment: _Segment) -> tuple[int, int]:
     return segment.target or (segment.behind, segment.behind)
 
 
-def _frame(segment: _Segment, text_before: str) -> tuple[str, str]:
+def _frame(segment: _Segment, text: str, source: int) -> tuple[str, str]:
     """The tags around a translation; a new target stands on a line of its own where its source does."""
-    start = segment.target_start
+    start, name = segment.target_start, f"{segment.prefix}target"
     if segment.version == "1.2" and "state=" not in start:
-        start = start.replace("<target", '<target state="needs-review-translation"', 1)
-    line = text_before.rpartition("\n")[2]
-    indent = line[: len(line) - len(line.lstrip())]
-    newline = "\r\n" if text_before.endswith("\r\n" + line) else "\n"
-    is_alone = (
-        segment.target is None and "\n" in text_before and line.lstrip().startswith("<source")
-    )
-    return (newline + indent if is_alone else "") + start, "</target>"
+        start = start.replace(f"<{name}", f'<{name} state="needs-review-translation"', 1)
+    line = source
+    while text[line - 1 : line] in (" ", "\t"):
+        line -= 1
+    if segment.target is None and text[line - 1 : line] == "\n":
+        start = ("\r\n" if text[line - 2 : line] == "\r\n" else "\n") + text[line:source] + start
+    return start, f"</{name}>"
 
 
 def _characters(text: str, places: set[int]) -> dict[int, int]:
