@@ -1,5 +1,6 @@
 """Ranks as threads or forks of this process, with the real messages of Gloo between them."""
 
+import gc
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -77,9 +78,13 @@ def on_forks(tmp_path):
             for rank, (_, writer) in enumerate(pipes)
         ]
         answers = []
+        # A fork has no threads of the groups before it: it must not end them.
+        gc.collect()
+        gc.freeze()
         for process, (_, writer) in zip(processes, pipes, strict=True):
             process.start()
             writer.close()
+        gc.unfreeze()
         for process, (reader, _) in zip(processes, pipes, strict=True):
             try:
                 answers.append(pickle.loads(reader.recv_bytes()))
