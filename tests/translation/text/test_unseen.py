@@ -36,3 +36,8 @@ def test_what_is_written_is_read(letters, tmp_path):
     for name, content in Tokenizers(letters, letters, pieces).files().items():
         (tmp_path / name).write_bytes(content)
     assert Tokenizers.open(tmp_path, True, {}).unseen == pieces
+
+
+def test_a_letter_of_longer_pieces_alone_is_read():
+    tokenizer = Tokenizer.train(["pan pan", "agua pan"] * 20, vocabulary_size=300)
+    assert set("pan") <= Tokenizers(tokenizer, tokenizer, frozenset("pan")).readable

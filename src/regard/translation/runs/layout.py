@@ -108,8 +108,8 @@ class Tokenizers:
 
     @cached_property
     def readable(self) -> frozenset[str]:
-        """The characters of the source pieces, but for those that no training source has."""
-        return self.source.characters - self.unseen
+        """The characters of the source pieces that training sources have: a letter may occur in longer ones alone."""
+        return self.source.characters(self.unseen)
 
     @property
     def joint(self) -> bool:

@@ -6,7 +6,7 @@ import copy
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain, groupby, pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -136,12 +136,11 @@ class Tokenizer:
         counts = Counter(chain.from_iterable(lines)).most_common()
         return [each for each, _ in counts if each != " " and not self._knows(each)]
 
-    @property
-    def characters(self) -> frozenset[str]:
-        """The characters of all pieces of text."""
+    def characters(self, unseen: Set[str] = frozenset()) -> frozenset[str]:
+        """The characters of all pieces of text but the unseen ones."""
         special = EOS + 1 + len(self.tags)
         pieces = self.pieces(range(special, len(self)))
-        return frozenset("".join(piece for piece in pieces if not _BYTE.fullmatch(piece)))
+        return frozenset("".join(p for p in pieces if p not in unseen and not _BYTE.fullmatch(p)))
 
     def __len__(self) -> int:
         return int(self._pieces.get_piece_size())
