@@ -66,6 +66,7 @@ def on_forks(tmp_path):
 
     def run(ranks: int, call: Call, seconds: float = 60) -> list[Any]:
         path = str(tmp_path / "store")
+        gc.collect()  # a group of an earlier test that a fork lets go of ends the fork
 
         def on_rank(rank: int, connection: Any) -> None:
             store, timeout = dist.FileStore(path, ranks), timedelta(seconds=seconds)

@@ -329,17 +329,21 @@ class StoredMemory(Memory):
 
     def _read_over_ranks(self, query: Tensor, mask: Tensor | None, group: Any) -> Tensor:
         """The values of the entries of all ranks, blended."""
-        from regard.attention.ranks import Blend, Inputs, check_softmax, meet, merge
+        from regard.attention.ranks import Blend, Inputs, agree, check_softmax, meet, merge
 
         rows, store = query.shape[:-1], self.entries.store
 
-        def describe() -> tuple[tuple[int, ...], int, int]:
+        def describe() -> tuple[tuple[int, ...], int, int, bool]:
             check_softmax(self.normaliser)
-            return rows, self.entries.d_value or -1, store.state.rows
+            return rows, self.entries.d_value or -1, store.state.rows, mask is not None
+
+        def ruled() -> tuple[Any, tuple[int, ...]]:
+            frame = Frame(rows[:-1], rows[-1], len(keys.columns), query.device)
+            return keys.mask_of(mask, frame), rows[:-1]
 
         keys = meet(group, describe)
         width = keys.width if keys.width >= 0 else query.shape[-1]
-        ours: Any = keys.mask_of(mask, Frame(rows[:-1], rows[-1], len(keys.columns), query.device))
+        ours = agree(group, keys, ruled)
 
         def compute(common: list[Tensor | None], apart: list[Tensor | None]) -> Blend:
             assert common[0] is not None

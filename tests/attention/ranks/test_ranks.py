@@ -105,6 +105,25 @@ def test_gradients_are_those_of_one_process(on_ranks, options):
         assert_close(sum(answer[i] for answer in answers), expected[i], atol=2e-6, rtol=1e-4)
 
 
+def test_a_mask_with_batch_axes_has_the_gradients_of_one_process(on_ranks):
+    key, value, sizes = vectors(3, 6, 4, seed=1), vectors(3, 6, 5, seed=2), [4, 0, 2]
+    mask = vectors(2, 1, 5, 6, seed=3) > -0.5
+
+    def gradients(here, group=None):
+        query = vectors(5, 4).requires_grad_()
+        reading = regard.attend(query, *here, mask=mask, group=group)
+        entropy = regard.look(query, here[0], mask=mask, group=group).entropy()
+        loss = reading.square().sum() + entropy.square().sum()
+        return (reading.detach(), *torch.autograd.grad(loss, [query]))
+
+    def on_rank(group, rank):
+        return gradients((split(key, sizes, rank), split(value, sizes, rank)), group)
+
+    expected = gradients((key, value))
+    for answer in on_ranks(3, on_rank, seconds=20):
+        assert_close(answer, expected, atol=1e-5, rtol=1e-4)
+
+
 def test_queries_that_are_the_keys_get_both_gradients(on_ranks):
     x = vectors(6, 4).requires_grad_()
     (expected,) = torch.autograd.grad(regard.attend(x, x, x).square().sum(), [x])
@@ -185,6 +204,18 @@ def refusals():
         mask = torch.ones(3, 2, dtype=torch.bool)
         return regard.attend(vectors(3, 4), vectors(2, 4), vectors(2, 4), mask=mask, group=group)
 
+    def mask_of_one(group, rank):
+        mask = torch.ones(3, 4 - 2 * rank, dtype=torch.bool)
+        return regard.attend(vectors(3, 4), vectors(2, 4), vectors(2, 4), mask=mask, group=group)
+
+    def bias_of_one(group, rank):
+        bias = torch.ones(3, 4 - 2 * rank) if rank else None
+        return regard.look(vectors(3, 4), vectors(2, 4), bias=bias, group=group)
+
+    def other_batch(group, rank):
+        mask = torch.ones(1 + rank, 3, 4, dtype=torch.bool)
+        return regard.attend(vectors(3, 4), vectors(2, 4), vectors(2, 4), mask=mask, group=group)
+
     def hidden(group, rank):
         scale = torch.ones((), requires_grad=True)
         return regard.attend(
@@ -205,6 +236,9 @@ def refusals():
         (bad_keys, RankError, "rank 1 failed: its own error says why"),
         (hard, ValueError, "pass Softmax()"),
         (local_mask, ValueError, "mask covers 2 keys, the memory holds 4"),
+        (mask_of_one, RankError, "rank 1 failed: its own error says why"),
+        (bias_of_one, RankError, "rank 1 failed: its own error says why"),
+        (other_batch, RankError, "rank 1 has other batch axes"),
         (hidden, ValueError, "reads a tensor with a gradient that it does not name"),
     ]
 

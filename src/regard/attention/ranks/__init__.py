@@ -1,7 +1,7 @@
 """Attention over keys that are shared out among processes, the ranks of a group of torch.distributed."""
 
 from regard.attention.ranks.exchange import RankError
-from regard.attention.ranks.keys import Keys, meet
+from regard.attention.ranks.keys import Keys, agree, meet
 from regard.attention.ranks.look import RanksLook, look_over_ranks
 from regard.attention.ranks.merge import Blend, Inputs, merge
 from regard.attention.ranks.reading import attend_over_ranks, check_softmax
@@ -12,6 +12,7 @@ __all__ = [
     "Keys",
     "RankError",
     "RanksLook",
+    "agree",
     "attend_over_ranks",
     "check_softmax",
     "look_over_ranks",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 AXES = 16  # that a message has room for
 
+T = TypeVar("T")
+
 
 class Keys(NamedTuple):
     """The keys of this rank among those of all ranks, which follow one another in the order of the ranks."""
@@ -28,6 +30,7 @@ class Keys(NamedTuple):
     stop: int
     total: int
     width: int  # of the values
+    has_rules: bool = False  # whether any rank has a mask or a bias
 
     @property
     def columns(self) -> range:
@@ -62,13 +65,13 @@ class Keys(NamedTuple):
         return plane if plane.shape[-1] == 1 else plane[..., self.start : self.stop]
 
 
-def meet(group: ProcessGroup, describe: Callable[[], tuple[Shape, int, int]]) -> Keys:
+def meet(group: ProcessGroup, describe: Callable[[], tuple[Shape, int, int, bool]]) -> Keys:
     """Where the keys of this rank stand.
 
     Args:
         group: the ranks.
-        describe: the shape of the queries, the width of the values, and how many keys this rank holds. A
-            rank without values, which knows no width, says -1.
+        describe: the shape of the queries, the width of the values, how many keys this rank holds, and
+            whether it has a mask or a bias. A rank without values, which knows no width, says -1.
 
     Raises:
         RankError: a rank has other queries or another width, or failed.
@@ -76,16 +79,16 @@ def meet(group: ProcessGroup, describe: Callable[[], tuple[Shape, int, int]]) ->
     """
 
     def numbers() -> Tensor:
-        queries, width, keys = describe()
-        if len(queries) > AXES:
-            raise ShapeError(f"queries have {len(queries)} axes: pass at most {AXES}")
-        padded = [*queries, *[-1] * (AXES - len(queries))]
-        return torch.tensor([keys, width, *padded], dtype=torch.float64)
+        queries, width, keys, has_rules = describe()
+        header = [keys, has_rules, width, *_padded(queries)]
+        return torch.tensor(header, dtype=torch.float64)
 
     headers = [
-        [int(number) for number in header.tolist()] for header in gather(group, numbers, 2 + AXES)
+        [int(number) for number in header.tolist()] for header in gather(group, numbers, 3 + AXES)
     ]
-    lengths, descriptions = zip(*((header[0], header[1:]) for header in headers), strict=True)
+    lengths, rules, descriptions = zip(
+        *((header[0], header[1], header[2:]) for header in headers), strict=True
+    )
     ours = descriptions[group.rank()]
     width = max(description[0] for description in descriptions)
     for rank, description in enumerate(descriptions):
@@ -96,7 +99,42 @@ def meet(group: ProcessGroup, describe: Callable[[], tuple[Shape, int, int]]) ->
                 " queries, and values of one width, on all ranks",
             )
     start = sum(lengths[: group.rank()])
-    return Keys(start, start + lengths[group.rank()], sum(lengths), width)
+    return Keys(start, start + lengths[group.rank()], sum(lengths), width, any(rules))
+
+
+def agree(group: ProcessGroup, keys: Keys, compute: Callable[[], tuple[T, Shape]]) -> T:
+    """What this rank computes from a mask and a bias for all keys.
+
+    Args:
+        group: the ranks; they exchange a message if any of them has a mask or a bias.
+        keys: those of this rank.
+        compute: the result, and the batch axes of the weights.
+
+    Raises:
+        RankError: a rank has other batch axes, or failed.
+    """
+    if not keys.has_rules:
+        return compute()[0]
+    results: list[T] = []
+
+    def numbers() -> Tensor:
+        result, batch = compute()
+        results.append(result)
+        return torch.tensor(_padded(batch), dtype=torch.float64)
+
+    shapes = gather(group, numbers, AXES)
+    for rank, shape in enumerate(shapes):
+        if not torch.equal(shape, shapes[group.rank()]):
+            raise RankError(
+                rank, "has other batch axes: pass the same mask and bias, of all keys, on all ranks"
+            )
+    return results[0]
+
+
+def _padded(shape: Shape) -> list[int]:
+    if len(shape) > AXES:
+        raise ShapeError(f"queries have {len(shape)} axes: pass at most {AXES}")
+    return [*shape, *[-1] * (AXES - len(shape))]
 
 
 def _described(description: list[int]) -> str:

@@ -69,12 +69,7 @@ def merged(group: ProcessGroup, blend: Callable[[], Blend], shape: Shape) -> Par
     def numbers() -> Tensor:
         ours = blend()
         sums = (ours.log_normaliser.double(), ours.numbers.double())
-        return torch.cat(
-            [
-                side.detach().cpu().expand(size).flatten()
-                for side, size in zip(sums, (shape[:-1], shape), strict=True)
-            ]
-        )
+        return torch.cat([side.detach().cpu().flatten() for side in sums])
 
     total = None
     for message in gather(group, numbers, rows + prod(shape)):
@@ -106,7 +101,8 @@ class _Merge(torch.autograd.Function):
         def blend() -> Blend:
             nonlocal ours
             with torch.set_grad_enabled(recorded):
-                ours = compute(common, apart)
+                numbers, log_normaliser = compute(common, apart)
+                ours = Blend(numbers.expand(shape), log_normaliser.expand(shape[:-1]))
             if recorded:
                 _check_hidden(ours, leaves)
             return ours
@@ -132,35 +128,45 @@ class _Merge(torch.autograd.Function):
         difference = (ours.numbers.detach() - numbers).to(weighted)
         to_logs = (weighted * difference).sum(-1).to(logs) + shares * of_log_normaliser
         outputs = [
-            (output, gradient.expand_as(output).to(output))
+            (output, gradient.to(output))
             for output, gradient in ((ours.numbers, weighted), (ours.log_normaliser, to_logs))
             if output.requires_grad
         ]
         trained = [leaf for leaf, need in zip(ctx.leaves, needed, strict=True) if need]
-        sums = torch.autograd.grad(
-            [output for output, _ in outputs],
-            trained,
-            [gradient for _, gradient in outputs],
-            retain_graph=True,  # until the whole graph is let go
-            allow_unused=True,
-        )
-        gradients = [
-            torch.zeros_like(leaf) if addend is None else addend
-            for leaf, addend in zip(trained, sums, strict=True)
-        ]
         common = sum(needed[: ctx.count])
+        gradients: list[Tensor] = []
+
+        def addends() -> list[Tensor]:
+            ours = torch.autograd.grad(
+                [output for output, _ in outputs],
+                trained,
+                [gradient for _, gradient in outputs],
+                retain_graph=True,  # until the whole graph is let go
+                allow_unused=True,
+            )
+            gradients.extend(
+                torch.zeros_like(leaf) if addend is None else addend
+                for leaf, addend in zip(trained, ours, strict=True)
+            )
+            return gradients[:common]
+
         if common:
-            gradients[:common] = _sums(ctx.group, gradients[:common])
+            sums = _sums(ctx.group, addends, trained[:common])
+            gradients[:common] = sums
+        else:
+            addends()
         every = iter(gradients)
         return None, None, None, None, None, *(next(every) if need else None for need in needed)
 
 
-def _sums(group: ProcessGroup, tensors: list[Tensor]) -> list[Tensor]:
-    """The sums of these tensors over all ranks."""
+def _sums(
+    group: ProcessGroup, addends: Callable[[], list[Tensor]], tensors: list[Tensor]
+) -> list[Tensor]:
+    """The sums over all ranks of what `addends` computes, which has the shapes and types of `tensors`."""
     sizes = [tensor.numel() for tensor in tensors]
 
     def numbers() -> Tensor:
-        return torch.cat([tensor.double().cpu().flatten() for tensor in tensors])
+        return torch.cat([tensor.double().cpu().flatten() for tensor in addends()])
 
     total = torch.stack(gather(group, numbers, sum(sizes))).sum(0).split(sizes)
     return [flat.view(tensor.shape).to(tensor) for flat, tensor in zip(total, tensors, strict=True)]

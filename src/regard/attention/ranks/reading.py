@@ -14,10 +14,11 @@ from regard.attention.looks.sharing import shared
 from regard.attention.masks import MaskLike
 from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser
 from regard.attention.positions.biases import BiasLike
-from regard.attention.ranks.keys import Keys, meet
+from regard.attention.ranks.keys import Keys, agree, meet
 from regard.attention.ranks.merge import Blend, Inputs, merge
 from regard.attention.scores import ScoreLike
 from regard.attention.scores.score import with_parameters
+from regard.attention.shapes import Shape
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -71,16 +72,24 @@ def shard(
     """Check what all ranks passed, and cut mask and bias to the keys of this rank."""
     options: dict[str, Any] = {"score": score, "normaliser": normaliser, "dropout": dropout}
 
-    def describe() -> tuple[tuple[int, ...], int, int]:
+    def describe() -> tuple[tuple[int, ...], int, int, bool]:
         check_softmax(normaliser)
         frame = ask(query, key, value, **options).frame
         width = 0 if value is None else value.shape[-1]
-        return (*frame.batch, frame.queries), width, frame.keys
+        has_rules = mask is not None or bias is not None
+        return (*frame.batch, frame.queries), width, frame.keys, has_rules
+
+    def ruled() -> tuple[Request, Shape]:
+        frame = ask(query, key, value, **options).frame
+        rules: dict[str, Any] = {
+            "bias": keys.bias_of(bias, frame),
+            "mask": keys.mask_of(mask, frame),
+        }
+        request = ask(query, key, value, **rules, **options)
+        return request, request.batch()
 
     keys = meet(group, describe)
-    frame = ask(query, key, value, **options).frame
-    rules: dict[str, Any] = {"bias": keys.bias_of(bias, frame), "mask": keys.mask_of(mask, frame)}
-    request = ask(query, key, value, **rules, **options)
+    request = agree(group, keys, ruled)
     common = [query, bias if isinstance(bias, Tensor) else None]
     return Sharded(request, keys, Inputs(common, [key, value], _parameters(score, bias)))
 
