@@ -1,23 +1,26 @@
 """Word links learnt from the text alone, by `regard align --adapt` and by eflomal, on gold links.
 
-python benchmarks/quality/aligners.py [--eflomal eflomal-align] [--held-out] [--out benchmarks/results/word_links.json]
-python benchmarks/quality/aligners.py --corpora --eflomal eflomal-align [--out benchmarks/results/aligners.json]
+python benchmarks/quality/aligners.py --eflomal PROGRAM --held-out --out benchmarks/results/word_links.json [--resume]
+python benchmarks/quality/aligners.py --corpora --eflomal PROGRAM [--out benchmarks/results/aligners.json]
 
 "alone": an aligner sees the sentences of the set and nothing else. "together": golden en-fr dev and Hansards dev, the
 trial sentences of Hansards and the sentences of ALIBI are one text; of the latter two the links are not read. With
 `--corpora` eflomal sees the training pairs of our translators as well. eflomal is a program of its own under another
 licence: install it elsewhere (`pip install eflomal`, which needs a C compiler) and name it here; without it the table
-says so. The folder REGARD_DATA names holds corpora and gold.
+says so. Each set is written when it is measured: `--resume` goes on with a run that ended early. The
+folder REGARD_DATA names holds corpora and gold.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from statistics import mean
@@ -154,66 +157,97 @@ def row(
     return answer
 
 
-def tables(data: Path, options: argparse.Namespace) -> dict[str, Any]:
+class Results:
+    """The results, written whenever a set is measured, so that a run that ended early can go on (--resume)."""
+
+    def __init__(self, path: Path | None, resume: bool) -> None:
+        self._path = path
+        self.table: dict[str, dict[str, Any]] = {}
+        self.growth: list[dict[str, float]] = []
+        if resume and path is not None and path.exists():
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            self.table, self.growth = stored["table"], stored.get("growth", [])
+
+    def add(
+        self, section: str, names: Sequence[str], measure: Callable[[], dict[str, Any]]
+    ) -> None:
+        """The rows of those names, unless the table has them."""
+        rows = self.table.setdefault(section, {})
+        if not set(names) <= rows.keys():
+            rows |= measure()
+            self.write()
+
+    def write(self) -> None:
+        if self._path is not None:
+            results = {"table": self.table, "published": PUBLISHED, "growth": self.growth}
+            write(self._path, results)
+
+
+def attended(
+    name: str, gold: Gold, model: str, flip: bool, options: argparse.Namespace
+) -> dict[str, Any]:
+    """A row with the attention of a translator."""
+    gold = gold.flipped() if flip else gold
+    (measured,) = ours(gold.words or [], [gold], options.seeds, model)
+    print(f"{name} with {model}: {measured['aer']:.1f}", measured, flush=True)
+    return {name: measured}
+
+
+def tables(data: Path, options: argparse.Namespace, results: Results) -> None:
+    def add(section: str, names: Sequence[str], golds: Sequence[Gold], pairs: Pairs) -> None:
+        results.add(section, names, partial(row, names, golds, pairs, options))
+
     golds = {name: read_gold(data / file) for name, file in DEVELOPMENT.items()}
     words = {name: gold.words or [] for name, gold in golds.items()}
+    for name, gold in golds.items():
+        add("alone", [name], [gold], words[name])
+        if name in TRANSLATORS:
+            measure = partial(attended, name, gold, *TRANSLATORS[name], options)
+            results.add("alone, with the attention of a translator", [name], measure)
+    roman, hidden = "Romanian-English", "target letters enciphered"
+    add(f"alone, {hidden}", [roman], [golds[roman]], enciphered(words[roman]))
     french = [golds[name] for name in FRENCH]
     both = [pair for name in FRENCH for pair in words[name]]
     both += read_gold(data / TRIAL).words or []
     both += [
         (target, source) for file in ALIBI for source, target in read_gold(data / file).words or []
     ]
-    alone, hidden, attended = {}, {}, {}
-    for name, gold in golds.items():
-        alone |= row([name], [gold], words[name], options)
-        if name in TRANSLATORS:
-            model, flip = TRANSLATORS[name]
-            gold = gold.flipped() if flip else gold
-            (attended[name],) = ours(gold.words or [], [gold], options.seeds, model)
-            print(f"{name} with {model}: {attended[name]['aer']:.1f}", attended[name], flush=True)
-    roman = "Romanian-English"
-    hidden |= row([roman], [golds[roman]], enciphered(words[roman]), options)
-    hidden |= row(FRENCH, french, enciphered(both), options)
-    answer = {
-        "alone": alone,
-        "together": row(FRENCH, french, both, options),
-        "alone, target letters enciphered": {roman: hidden.pop(roman)},
-        "together, target letters enciphered": hidden,
-        "alone, with the attention of a translator": attended,
-    }
+    add(f"together, {hidden}", FRENCH, french, enciphered(both))
+    add("together", FRENCH, french, both)
     for name, files in HELD_OUT.items() if options.held_out else ():
         gold = joined([read_gold(data / file) for file in files])
         pairs = gold.words or []
-        held = answer.setdefault("held out, alone", {})
-        held |= row([name], [gold], pairs, options)
-        held |= row([f"{name}, target letters enciphered"], [gold], enciphered(pairs), options)
-    return answer
+        add("held out, alone", [name], [gold], pairs)
+        add("held out, alone", [f"{name}, {hidden}"], [gold], enciphered(pairs))
 
 
-def growth(data: Path) -> list[dict[str, float]]:
+def grow(data: Path, results: Results) -> None:
     """Processor seconds and the peak of memory of the whole command, each in a process of its own."""
-    answer = []
     lines = [line.split("\t")[:2] for line in read_lines(data / "tatoeba-spa-eng/train.tsv")]
+    for count in (500, 10_000, 20_000, 40_000, 100_000):
+        if count not in [size["pairs"] for size in results.growth]:
+            results.growth.append(cost("".join("\t".join(line) + "\n" for line in lines[:count])))
+            print(results.growth[-1], flush=True)
+            results.write()
+
+
+def cost(text: str) -> dict[str, float]:
+    """What the command uses for a table of pairs."""
+    count = text.count("\n")
     with TemporaryDirectory() as folder:
-        for count in (500, 10_000, 20_000, 40_000, 100_000):
-            table = Path(folder) / f"{count}.tsv"
-            table.write_text("".join("\t".join(line) + "\n" for line in lines[:count]))
-            command = [sys.executable, "-m", "regard", "align", "--adapt", str(table)]
-            links = Path(folder) / "links"
-            with links.open("wb") as out:
-                process = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL)
-            _, status, used = os.wait4(process.pid, 0)
-            assert status == 0
-            assert links.read_bytes().count(b"\n") == count
-            answer.append(
-                {
-                    "pairs": count,
-                    "processor_seconds": used.ru_utime + used.ru_stime,
-                    "peak_megabytes": used.ru_maxrss / 1024,
-                }
-            )
-            print(answer[-1], flush=True)
-    return answer
+        table, links = Path(folder) / "table.tsv", Path(folder) / "links"
+        table.write_text(text, encoding="utf-8")
+        command = [sys.executable, "-m", "regard", "align", "--adapt", str(table)]
+        with links.open("wb") as out:
+            process = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL)
+        _, status, used = os.wait4(process.pid, 0)
+        assert status == 0
+        assert links.read_bytes().count(b"\n") == count
+    return {
+        "pairs": count,
+        "processor_seconds": used.ru_utime + used.ru_stime,
+        "peak_megabytes": used.ru_maxrss / 1024,
+    }
 
 
 def with_corpora(data: Path, program: str) -> dict[str, Any]:
@@ -242,16 +276,19 @@ def main() -> None:
     parser.add_argument("--held-out", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--resume", action="store_true", help="keep the sets that --out has")
     options = parser.parse_args()
     data = Path(os.environ["REGARD_DATA"])
     if options.corpora:
-        results = {"table": with_corpora(data, options.eflomal)}
-    else:
-        results = {"table": tables(data, options), "published": PUBLISHED}
-        results["growth"] = growth(data)
-        print("published:", PUBLISHED)
-    if options.out:
-        write(options.out, results)
+        table = with_corpora(data, options.eflomal)
+        if options.out:
+            write(options.out, {"table": table})
+        return
+    results = Results(options.out, options.resume)
+    tables(data, options, results)
+    grow(data, results)
+    results.write()
+    print("published:", PUBLISHED)
 
 
 if __name__ == "__main__":
