@@ -50,6 +50,20 @@ def test_words_between_spaces_and_confidences_and_objects(files):
     assert len(split["weights"]) == 4
 
 
+def test_characters_are_linked_where_no_spaces_are(files):
+    animals = {"猫": "cat", "犬": "dog", "鳥": "bird", "魚": "fish"}
+    verbs = {"探": "seeks", "愛": "loves", "知": "knows"}
+    sentences = [(a, v, b) for a in animals for v in verbs for b in animals if a != b]
+    for name, lines in (
+        ("source", [f"{a}は{b}を{v}る。" for a, v, b in sentences]),
+        ("target", [f"{animals[a]} {verbs[v]} {animals[b]}." for a, v, b in sentences]),
+    ):
+        (files / name).write_text("\n".join(lines), encoding="utf-8")
+    result = run("align", "--adapt", "source", "target", "--characters")
+    assert len(result.lines) == len(sentences)
+    assert all({"0-0", "2-2", "4-1", "6-3"} <= {*line.split()} for line in result.lines)
+
+
 def test_one_sentence_is_aligned_with_what_was_kept(files):
     assert run("align", "--adapt", "a", "b", "--keep", "kept").code == 0
     text = ["--text", "la calle verde .", "the green street ."]

@@ -29,5 +29,19 @@ def normalised(word: str) -> str:
     return word.replace("n\u0301", "\u0144")
 
 
-def test_scripts_without_spaces_are_split_into_characters_on_request():
-    assert words_of("我们go。", characters=True) == ["我", "们", "go", "。"]
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("我们go。", "我 们 go 。"),
+        ("他有３只“iPhone 15”", "他 有 ３ 只 “ iPhone 15 ”"),
+        ("東京タワー・本", "東 京 タ ワ ー ・ 本"),
+        ("人々々", "人 々 々"),
+        ("か\u309aｶﾞｷ", "か\u309a ｶﾞ ｷ"),  # the mark of voice belongs to its letter
+        ("葛\U000e0100城𠮷", "葛\U000e0100 城 𠮷"),  # and that of a variant
+        ("กินปลา ๑๒", "กิ น ป ล า ๑๒"),
+        ("ไม่", "ไ ม่"),
+        ("한국어 text", "한국어 text"),
+    ],
+)
+def test_scripts_without_spaces_are_split_into_characters_on_request(line, words):
+    assert words_of(line, characters=True) == words.split(" ")

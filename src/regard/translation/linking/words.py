@@ -18,16 +18,17 @@ _WORD = re.compile(
     """,
     re.VERBOSE | re.ASCII | re.IGNORECASE,
 )
-# Han, kana and Thai.
+# Thai, kana and Han, and the marks that belong to the character before: of vowels, tones, voicing and variants.
 _UNSPACED = re.compile(
-    "([\u0e00-\u0e7f]|[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
+    "([\u0e00-\u0e4f\u0e5a-\u0e7f\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
+    "[\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u3099\u309a\ufe00-\ufe0f\uff9e\uff9f\U000e0100-\U000e01ef]*)"
 )
 
 
 def words_of(line: str, characters: bool = False) -> list[str]:
     """The words and the punctuation marks of a line; an apostrophe stays with the shorter word beside it.
 
-    With `characters`, each character of scripts without spaces is a word: Chinese, Japanese, Thai.
+    With `characters`, each character of scripts without spaces is a word, with its marks: Chinese, Japanese, Thai.
 
     >>> words_of("L'eau, it's 1,000.50 m...")
     ["L'", 'eau', ',', 'it', "'s", '1,000.50', 'm', '...']
