@@ -64,6 +64,31 @@ def test_the_same_text_in_another_file_gives_the_same_bits(
     assert "\ufeff".encode() not in plain[0]
 
 
+def test_a_translation_memory_trains_the_same_bits(corpus_copy, plain, tmp_path):
+    pytest.importorskip("lxml")
+    configuration = corpus_copy / "tiny.toml"
+    settings = configuration.read_text(encoding="utf-8")
+    for name in ("train", "valid"):
+        sides = [corpus_copy / f"{name}.{language}" for language in ("es", "en")]
+        lines = [side.read_text(encoding="utf-8").splitlines() for side in sides]
+        units = [
+            f'<tu><tuv xml:lang="en"><seg>{target}</seg></tuv><tuv xml:lang="es"><seg>{source}</seg></tuv></tu>'
+            for source, target in zip(*lines, strict=True)
+        ]
+        memory = f'<tmx version="1.4"><header srclang="en"/><body>{"".join(units)}</body></tmx>'
+        (corpus_copy / f"{name}.tmx").write_text(memory, encoding="utf-8")
+        settings = settings.replace(f'{name}.target = "{name}.en"\n', "").replace(
+            f'{name}.source = "{name}.es"',
+            f'{name}.tmx = "{name}.tmx"\n{name}.tmx_languages = ["es", "en"]',
+        )
+        for side in sides:
+            side.unlink()
+    configuration.write_text(settings, encoding="utf-8")
+    assert trained_bytes(corpus_copy, tmp_path / "run") == plain
+    translated = run("translate", "--model", tmp_path / "run", "El gato ve el sol.")
+    assert translated.code == 0, translated
+
+
 def test_carriage_returns_alone_end_no_line(corpus_copy, tmp_path):
     for language in ("es", "en"):
         change(corpus_copy / f"train.{language}", lambda text: text.replace(b"\n", b"\r"))

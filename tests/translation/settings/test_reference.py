@@ -41,6 +41,7 @@ def test_every_field_is_a_key_of_the_page_or_a_table_of_its_own():
     [
         ("[training]", ("clip", "number at least 0", "1.0")),
         ("[training]", ("betas", "2 numbers: each at least 0, below 1", "[0.9, 0.98]")),
+        ("[data.train]", ("tmx_languages", "a list of 2 texts", "")),
         ("[training.guide]", ("head", "whole number at least 0, below 1,000", "")),
         ("[tokenizer]", ("character_coverage", 'number 0.98 to 1 or `"auto"`', '"auto"')),
         ("[tokenizer]", ("joint", "`true`, `false`", "true")),

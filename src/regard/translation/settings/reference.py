@@ -84,7 +84,10 @@ def _values(schema: dict[str, Any]) -> str:
     if schema["type"] == "array" and schema.get("items") == {"type": "string"}:
         return "text, or a list of texts"
     if schema["type"] == "array":
-        return f"{len(schema['prefixItems'])} numbers: each {_range(schema['prefixItems'][0])}"
+        count, item = len(schema["prefixItems"]), schema["prefixItems"][0]
+        if item["type"] == "string":
+            return f"a list of {count} texts"
+        return f"{count} numbers: each {_range(item)}"
     return f"{_TYPES[schema['type']]} {_range(schema)}".strip()
 
 
