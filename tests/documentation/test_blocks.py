@@ -64,6 +64,9 @@ def run_line(line: str) -> str:
             .decode("unicode_escape")
             .encode()
         )
+        if not line:  # printf 'TEXT' > FILE
+            Path(shlex.split(text)[3]).write_bytes(stdin)
+            return ""
     name, *words = shlex.split(line, comments=True)
     assert name == "regard", f"{line}: only `regard` is run here; mark the block"
     if ">" in words:

@@ -113,6 +113,39 @@ def test_penalties_are_part_of_the_score(trained):
         assert score < log_probability
 
 
+@pytest.mark.parametrize("more", [(), ("--paragraphs",), ("--format", "json")])
+def test_terms_come_out_as_they_are_listed(more, tmp_path):
+    terms = tmp_path / "terms.tsv"
+    terms.write_text("gato*\tféline bleu\ngato negro\tPANTHER\nel sol\t=\nbusc*\tqwx\n", "utf-8")
+    text = "El gato negro ve el mar. Los gatos comen.\nEl sol busca la casa.\n"
+    options = ("--model", "es-en-tiny", "--glossary", terms, *more)
+    result = run("translate", *options, stdin=text.encode())
+    assert result.code == 0
+    texts = result.lines
+    if more == ("--format", "json"):
+        answers = objects(result.lines)
+        texts = [str(answer["translation"]) for answer in answers]
+        assert answers[0]["terms"] == {"gato negro": "PANTHER", "gatos": "féline bleu"}
+        assert answers[1]["terms"] == {"El sol": "El sol", "busca": "qwx"}
+        assert answers[0]["doubts"][-1] == "overlapping terms"
+    for number, term in enumerate(["PANTHER", "féline bleu", "El sol", "qwx"]):
+        assert texts[number // 2].count(term) == 1
+    assert "1 term in 1 of" in result.err
+    assert "(gato*): longer ones that overlap were placed" in result.err
+
+
+def test_a_broken_glossary_is_refused_and_writes_nothing(tmp_path):
+    terms, out = tmp_path / "terms.tsv", tmp_path / "out.txt"
+    out.write_text("old")
+    terms.write_text("gato\tcat\ngato\tfeline\n")
+    options = ("--model", "es-en-tiny", "--glossary", terms, "--output", out)
+    check_refused(run("translate", *options, "El gato"), f"{terms}:2", f"{terms}:1")
+    for place, reason in ((tmp_path / "none.tsv", "no such file"), (tmp_path, "is a folder")):
+        options = ("--model", "es-en-tiny", "--glossary", place, "--output", out)
+        check_refused(run("translate", *options, "El gato"), f"{place}: {reason}")
+    assert out.read_text() == "old"
+
+
 def test_batches_of_any_size_say_the_same(trained):
     plain = translate(trained)
     for tokens in ("1", "40", "100000"):
@@ -180,6 +213,7 @@ def test_a_sentence_of_a_paragraph_that_is_cut_is_counted(trained):
         (["--look", "--model", "es-en"], ["--look and several models"]),
         (["--paragraphs", "--nbest", "2"], ["--paragraphs and --nbest"]),
         (["--paragraphs", "--format", "json"], ["--paragraphs and --format json"]),
+        (["--glossary", "terms.tsv", "--prefix", "a"], ["--glossary and --prefix"]),
         (["--paragraphs", "--prefix", "a"], ["--paragraphs and --prefix"]),
         (["--coverage-penalty", "-1"], ["coverage_penalty -1"]),
         (["--coverage-penalty", "1", "--beam", "1"], ["beam of 2 or more"]),

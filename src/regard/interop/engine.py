@@ -1,7 +1,7 @@
 """Translating through CTranslate2, with our tokenizers and our ranking."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,6 +25,7 @@ from regard.translation.evaluation.alignment import WordLinks
 from regard.translation.results import Candidate, Translation
 from regard.translation.runs import Tokenizers
 from regard.translation.sentence_search import translation_of, word_links
+from regard.translation.text.glossary import Glossary
 from regard.translation.translator import Translator
 from regard.translation.words import KnownWords
 
@@ -114,12 +115,13 @@ class Engine:
         *,
         search: Search | None = None,
         whole_lines: bool = False,
+        glossary: Glossary | Mapping[str, str] | None = None,
         **changes: Any,
     ) -> list[Translation]:
         """Translate lines, in their order, sentence by sentence; an empty line gives an empty translation.
 
         Args:
-            texts, whole_lines: as of `Translator.translate`.
+            texts, whole_lines, glossary: as of `Translator.translate`.
             search: every setting at once; the model's own by default.
             changes: settings that replace those of the search: `beam`, `length_penalty`, `nbest`,
                 `no_repeat_ngram` or `patience`.
@@ -140,6 +142,7 @@ class Engine:
             doubts=self.doubts,
             language=None if whole_lines else self.sentence_language,
             readable=self.tokenizers.readable,
+            glossary=glossary,
         )
 
 

@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from regard.translation.decoding.search import Search
     from regard.translation.results import Translation
+    from regard.translation.text.glossary import Glossary
     from regard.translation.translator import Translator
 
-__all__ = ["Search", "Translation", "Translator"]
+__all__ = ["Glossary", "Search", "Translation", "Translator"]
 
-_MODULES = {"Search": "decoding.search", "Translation": "results", "Translator": "translator"}
+_MODULES = {
+    "Glossary": "text.glossary",
+    "Search": "decoding.search",
+    "Translation": "results",
+    "Translator": "translator",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,8 @@
 """Lines of several sentences: divided, and joined again after the translation of each sentence."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from dataclasses import fields
-from itertools import chain, islice, repeat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import fields, replace
+from itertools import chain, islice, repeat, zip_longest
 from typing import TypeVar
 
 import torch
@@ -15,9 +15,11 @@ from regard.translation.models.protocol import Looks
 from regard.translation.reading import sentences as reading
 from regard.translation.reading.carrying import Carrier, restored
 from regard.translation.reading.readings import SentenceTranslator
+from regard.translation.reading.terms import terms_of
 from regard.translation.results import Candidate, Translation, Word
 from regard.translation.settings.search import Search
 from regard.translation.text.boundaries import Boundaries
+from regard.translation.text.glossary import Glossary
 from regard.translation.text.normalisation import clean, normalise
 from regard.translation.text.numbers import is_number
 from regard.translation.text.sentences import Sentence, of_line
@@ -42,6 +44,7 @@ def translate(
     prefix: str | Sequence[str] | None = None,
     target_language: str = "",
     readable: Set[str] = frozenset(),
+    glossary: Glossary | Mapping[str, str] | None = None,
 ) -> list[Translation]:
     """The translations of lines, whose sentences are translated one by one (see `reading.sentences`).
 
@@ -50,9 +53,11 @@ def translate(
         language: in which sentences are found; with None, every line is one.
         prefix: the beginning of every translation, or that of each, in the `target_language`.
         readable: the characters that the model reads; with others, and markup, see `reading.carrying`.
+        glossary: terms, which every translation writes as it has them.
 
     Raises:
-        ConfigurationError: not one prefix a line.
+        ConfigurationError: not one prefix a line, or prefixes and a glossary.
+        DataError: the glossary cannot be used.
         TypeError: one text in place of several.
     """
     check_several(lines)
@@ -61,14 +66,22 @@ def translate(
         raise ConfigurationError(
             f"{len(prefixes)} prefixes for {len(lines)} texts: pass one for each"
         )
+    if glossary is not None and prefixes is not None:
+        raise ConfigurationError("a prefix and a glossary: leave one of them out")
+    glossary = Glossary.of(glossary)
     lines = list(map(clean, lines))
     stand_ins = StandIns()
-    if search.spans or search.capitals:
+    overlapping = list[list[str]]()
+    if search.spans or search.capitals or glossary is not None:
         begins = prefixes or repeat("")
-        lines = [
-            line if begin else stand_ins.put(line, _spans(line, readable, words, search))
-            for line, begin in zip(lines, begins, strict=False)
-        ]
+        marked = []
+        for line, begin in zip(lines, begins, strict=False):
+            line_spans = [] if begin else _spans(line, readable, words, search)
+            if glossary is not None:
+                line_spans, longer = terms_of(line, glossary, line_spans, words)
+                overlapping.append(longer)
+            marked.append(line if begin else stand_ins.put(line, line_spans))
+        lines = marked
     sentences = list(map(of_line, lines, repeat(language)))
     if (
         words is not None
@@ -78,6 +91,8 @@ def translate(
         and not prefixes
     ):
         sentences = [_divided(line_sentences, words.boundaries) for line_sentences in sentences]
+    if glossary is not None:
+        sentences = [_with_whole_terms(group, stand_ins) for group in sentences]
     sentence_prefixes = None
     if prefixes is not None:
         divided = (
@@ -94,7 +109,11 @@ def translate(
         prefixes=sentence_prefixes,
     )
     line_translations = join(lines, sentences, translations, draws=search.sampling)
-    return [restored(translation, stand_ins) for translation in line_translations]
+    translations = [restored(translation, stand_ins) for translation in line_translations]
+    return [
+        replace(one, overlapping=terms, doubts=[*one.doubts, "overlapping terms"]) if terms else one
+        for one, terms in zip_longest(translations, overlapping)
+    ]
 
 
 def _spans(line: str, readable: Set[str], words: KnownWords | None, search: Search) -> list[Span]:
@@ -108,6 +127,18 @@ def _spans(line: str, readable: Set[str], words: KnownWords | None, search: Sear
                 line_spans.append(word)
         line_spans.sort()
     return line_spans
+
+
+def _with_whole_terms(sentences: Sequence[Sentence], stand_ins: StandIns) -> list[Sentence]:
+    """The sentences of a line, those joined that end within a term ("EE. UU.")."""
+    answer = list[Sentence]()
+    for sentence in sentences:
+        if answer and stand_ins.divides_term(answer[-1].text):
+            head = answer.pop()
+            text = head.text + head.after + sentence.before + sentence.text
+            sentence = Sentence(head.before, text, sentence.after)
+        answer.append(sentence)
+    return answer
 
 
 def _divided(sentences: Sequence[Sentence], boundaries: Boundaries) -> list[Sentence]:

@@ -75,8 +75,11 @@ class Translation:
         unfinished: whether the search ended it because it had the most pieces allowed.
         invented: words that the model wrote and no text has (see `reading.inventions`); words of the source are in
             their places, where they are linked.
-        doubts: why it may be wrong: "cut", "unknown", "unseen", "invented", "repeats", "unfinished", "no words", and
-            where the model's folder has doubts.json "unknown script", "other language", "odd length", "low confidence".
+        terms: those of the glossary that were placed, as the source and as the translation write them.
+        overlapping: terms of the glossary, as it has them, that overlap longer ones, which were placed.
+        doubts: why it may be wrong: "cut", "unknown", "unseen", "invented", "repeats", "unfinished", "no words",
+            "overlapping terms", and where the model's folder has doubts.json "unknown script", "other language",
+            "odd length", "low confidence".
     """
 
     source: str
@@ -100,6 +103,8 @@ class Translation:
     invented: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     read_as: dict[str, str] = field(default_factory=dict)
+    terms: dict[str, str] = field(default_factory=dict)
+    overlapping: list[str] = field(default_factory=list)
     sentences: list["Translation"] = field(default_factory=list, repr=False)
 
     def labels(self, name: str) -> tuple[list[str], list[str]]:

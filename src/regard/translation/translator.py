@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from regard.translation.runs import Run, Tokenizers
 from regard.translation.sentence_search import BATCH_TOKENS, SentenceSearch
 from regard.translation.text import sentences
 from regard.translation.text.corpora import Pair
+from regard.translation.text.glossary import Glossary
 from regard.translation.words import KnownWords
 
 __all__ = ["Translation", "Translator"]
@@ -127,6 +128,7 @@ class Translator:
         seed: int | None = None,
         tree: Tree | None = None,
         whole_lines: bool = False,
+        glossary: Glossary | Mapping[str, str] | None = None,
     ) -> list[Translation]:
         """Translate lines, one translation each, in their order.
 
@@ -145,10 +147,12 @@ class Translator:
             seed: of sampling.
             tree: records the steps of the beam search of one sentence, which is translated as a whole.
             whole_lines: translate each line as a whole, however many sentences it has.
+            glossary: terms, or the target of each source, which every translation writes so (see `text.glossary`).
 
         Raises:
-            ConfigurationError: settings out of range, a prefix longer than a translation may be, or a tree of
-                several sentences.
+            ConfigurationError: settings out of range, a prefix longer than a translation may be, a prefix and a
+                glossary, or a tree of several sentences.
+            DataError: a term of the glossary that cannot be used.
             ModelError: the model answers numbers that are not finite.
         """
         if search is None:
@@ -171,6 +175,7 @@ class Translator:
             prefix=prefix,
             target_language=self.run.configuration.data.target_language,
             readable=self.tokenizers.readable,
+            glossary=glossary,
         )
 
     def stream(
@@ -184,10 +189,12 @@ class Translator:
         batch_tokens: int = BATCH_TOKENS,
         seed: int | None = None,
         whole_lines: bool = False,
+        glossary: Glossary | Mapping[str, str] | None = None,
     ) -> Iterator[Translation]:
         """Translate an endless supply of lines in bounded memory, in their order (see `translate`)."""
         options: dict[str, Any] = {"search": search, "prefix": prefix, "batch_tokens": batch_tokens}
         options |= {"looks": looks, "alignments": alignments, "whole_lines": whole_lines}
+        options["glossary"] = Glossary.of(glossary)
         return lines.stream(texts, partial(self.translate, **options), seed)
 
     @answers({})

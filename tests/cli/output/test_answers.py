@@ -96,7 +96,9 @@ def test_json_says_no_more_than_was_asked_for():
         "repeats": False,
         "unfinished": False,
         "doubts": [],
+        "invented": [],
         "read_as": {},
+        "terms": {},
         "sentences": [],
     }
 

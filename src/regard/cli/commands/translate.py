@@ -54,6 +54,7 @@ _EXCLUDED = (
         ("--whole-lines", "--nbest", "--scores", *_BY_LINE),
         "it gives text as it was laid out",
     ),
+    ("--glossary", _PREFIXES, "a beginning may have no place for a term"),
     ("--prefixes", ("--prefix",), "give each line its own"),
     (
         "--look",
@@ -86,6 +87,8 @@ class InputOptions:
         prefix: Begin every translation with these words.
         prefixes: Each line may be followed by a tab and its own --prefix.
         line_buffered: Answer each line before the next is read.
+        glossary: Terms that translations have as this file lists them: source, tab, target on a
+            line. A target of = leaves a term as it is; word* also stands for longer words.
     """
 
     texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT")] = None
@@ -97,6 +100,7 @@ class InputOptions:
     prefix: Annotated[str | None, typer.Option(metavar="WORDS")] = None
     prefixes: bool = False
     line_buffered: bool = False
+    glossary: Annotated[Path | None, typer.Option(metavar="FILE")] = None
 
     @property
     def format(self) -> str:
@@ -290,6 +294,7 @@ def translate(options: TranslateOptions) -> None:
         regard translate --input text.es --output text.en
         regard translate --input film.es.srt --output film.en.srt
         regard translate --input messages.po --output new.po
+        regard translate --input text.es --glossary terms.tsv
         regard translate --paragraphs < book.es > book.en
         regard translate "Hace frío." --nbest 3 --scores
         regard translate "Hace frío." --prefix "The weather"
@@ -299,12 +304,15 @@ def translate(options: TranslateOptions) -> None:
         regard translate --model runs/one --model runs/two "Buenos días."
     """
     inputs, outputs, search = options.inputs, options.outputs, options.search
+    from regard.translation.text.glossary import Glossary
+
     options.check()
     _check_places(inputs, outputs)
     document = None if inputs.format == "lines" else _document(inputs, outputs.output)
     lines, at_once = (
         _lines(inputs, outputs.output) if document is None else (iter(()), streams.LINES)
     )
+    glossary = None if inputs.glossary is None else Glossary.open(inputs.glossary)
     translator, language, together = open_engine(options)
     if at_once > 1:
         # Enough short lines to fill a large batch.
@@ -313,6 +321,7 @@ def translate(options: TranslateOptions) -> None:
     settings |= {"looks": True} if outputs.look else {}
     settings |= {"alignments": True} if outputs.alignment else {}
     settings |= {"whole_lines": True} if inputs.whole_lines else {}
+    settings |= {} if glossary is None else {"glossary": glossary}
     seed = secrets.randbelow(2**62) if options.sampling.seed is None else options.sampling.seed
     seeds = itertools.count(seed)
 

@@ -60,7 +60,16 @@ class OutputOptions:
         programs that read lines, and terminals, would obey: they are escaped.
         """
         answer = {"source": translation.source, **self._fields(translation)}
-        for name in ("unknown", "unseen", "invented", "repeats", "unfinished", "doubts", "read_as"):
+        for name in (
+            "unknown",
+            "unseen",
+            "invented",
+            "repeats",
+            "unfinished",
+            "doubts",
+            "read_as",
+            "terms",
+        ):
             answer[name] = getattr(translation, name)
         answer["sentences"] = [
             {"source": one.source, "translation": one.text} for one in translation.sentences

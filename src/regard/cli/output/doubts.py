@@ -28,9 +28,15 @@ _NOTES = {
     "unknown script": "a script that no training source has in {count} of {sources}: {places}",
     "other language": "another language than that of the training sources, it seems, in {count} of {sources}: {places}",
     "odd length": "{count} of {translations} much longer or shorter than training pairs are: {places}",
+    "overlapping terms": "{parts} in {count} of {sentences}: longer ones that overlap were placed: {places}",
     "low confidence": "low confidence in {count} of {translations}, probably poor: {places}",
 }
-_PARTS = {"unknown": "unknown character", "unseen": "word piece", "invented": "invented word"}
+_PARTS = {
+    "unknown": "unknown character",
+    "unseen": "word piece",
+    "invented": "invented word",
+    "overlapping terms": "term",
+}
 
 
 @dataclass
@@ -76,6 +82,7 @@ class DoubtCounts:
                 "unknown": translation.unknown,
                 "unseen": list(map(_readable, translation.unseen)),
                 "invented": translation.invented,
+                "overlapping terms": translation.overlapping,
             }
             for name in translation.doubts:
                 self._doubts[name].add(place, pieces.get(name, ()))

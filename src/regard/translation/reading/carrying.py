@@ -225,6 +225,7 @@ def restored(translation: Translation, stand_ins: StandIns) -> Translation:
         source=replaced(translation.source, source_changes),
         alternatives=candidates,
         read_as=names,
+        terms=stand_ins.terms(translation.source),
         sentences=[restored(sentence, stand_ins) for sentence in translation.sentences],
     )
 

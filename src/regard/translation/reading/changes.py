@@ -21,7 +21,7 @@ def changed(
     text = replaced(candidate.text, changes)
     target_words = moved_words(candidate.text, changes)
     words: list[Word] = []
-    if candidate.words:
+    if candidate.words or not candidate.text:
         confidences = [1.0] * len(text.split())
         for word, places in zip(candidate.words, target_words, strict=False):
             for place in places:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from regard.translation.evaluation.alignment import WordLinks
 from regard.translation.text.replacements import Replacement, word_spans
-from regard.translation.text.stand_ins import STAND_IN, TAKEN_OUT, role_of
+from regard.translation.text.stand_ins import STAND_IN, TAKEN_OUT, opens_term, role_of
 
 _TAKEN_OUT = re.compile(TAKEN_OUT)
 # One or several, with the white space around them.
@@ -145,7 +145,8 @@ class _Placement:
             if begin == end:
                 begin, end = self._nearest(words, low, high, claimed)
             else:
-                begin, end = self._extended(begin, end, words, outer, low, high)
+                is_term = opens_term(self.sentence[start])
+                begin, end = self._extended(begin, end, words, outer, low, high, is_term)
             if begin == end:
                 offset = self._within(self._single(start), low, high)
                 offsets[start] = offsets[stop] = offset
@@ -166,11 +167,16 @@ class _Placement:
         return (low, low) if place is None else (place, place + 1)
 
     def _extended(
-        self, begin: int, end: int, words: range, outer: range, low: int, high: int
+        self, begin: int, end: int, words: range, outer: range, low: int, high: int, is_term: bool
     ) -> tuple[int, int]:
-        """A stretch with the words without links before it, where its source words are the first ones, or behind it."""
+        """A stretch with the words without links before it, where its source words are the first ones, or behind it.
+
+        Not that of a term, which is replaced.
+        """
         if words == outer:
             return low, high
+        if is_term:
+            return begin, end
         while words.start == outer.start and begin > low and not self.to_sources[begin - 1]:
             begin -= 1
         while words.stop == outer.stop and end < high and not self.to_sources[end]:

@@ -36,9 +36,9 @@ class Span(NamedTuple):
         start, stop: its characters.
         text: as the translation is to write it.
         reason: "markup", "code", "address", "placeholder", "user", "number", "script" (a word of letters that the model
-            does not read), "symbol", "capitals" (a word that is read in small letters) or "term".
+            does not read), "symbol", "capitals" (words that are read in small letters) or "term" (see `glossary`).
         role: "carried", by a word that stands for it; "taken out", and put back at its place, alone; "opening" and
-            "closing" are the halves of a pair around what they stood around.
+            "closing" are the halves of a pair around what they stood around; "around" has such halves itself.
     """
 
     start: int

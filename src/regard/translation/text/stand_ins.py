@@ -8,14 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from regard.translation.text.replacements import Replacement
+from regard.errors import ConfigurationError
+from regard.translation.text.replacements import Replacement, replaced
 from regard.translation.text.spans import Span
 
 # The characters of each role. "lost" are those of carried spans that nothing carries: they are taken out, too.
+# "term" are the openings of terms.
 _RANGES = {
     "carried": (0xF0000, 0xF7FFE),
     "lost": (0xF8000, 0xFFFFE),
-    "opening": (0x100000, 0x104000),
+    "opening": (0x100000, 0x102000),
+    "term": (0x102000, 0x104000),
     "closing": (0x104000, 0x108000),
     "taken out": (0x108000, 0x10FFFE),
 }
@@ -28,12 +31,19 @@ def _characters(*roles: str) -> str:
 
 STAND_IN = re.compile(f"[{_characters(*_RANGES)}]")
 CARRIED = re.compile(f"[{_characters('carried')}]")
-TAKEN_OUT = f"[{_characters('lost', 'opening', 'closing', 'taken out')}]"
+TAKEN_OUT = f"[{_characters('lost', 'opening', 'term', 'closing', 'taken out')}]"
 
 
 def role_of(stand_in: str) -> str:
     """The role of the span that a character stands for."""
-    return next(role for role, (begin, end) in _RANGES.items() if begin <= ord(stand_in) < end)
+    role = next(role for role, (begin, end) in _RANGES.items() if begin <= ord(stand_in) < end)
+    return "opening" if role == "term" else role
+
+
+def opens_term(stand_in: str) -> bool:
+    """Whether a character is the opening of a term."""
+    begin, end = _RANGES["term"]
+    return begin <= ord(stand_in) < end
 
 
 def is_wordless(text: str) -> bool:
@@ -87,6 +97,12 @@ class StandIns:
                     self._of(StandIn("", "", span.reason, role)) for role in ("opening", "closing")
                 ]
                 pieces.append(span.text.join(halves))
+            elif span.role == "around":
+                opening = StandIn("", span.text, span.reason, "term")
+                halves = [self._of(opening), self._of(StandIn("", "", span.reason, "closing"))]
+                if not all(halves):
+                    raise ConfigurationError("too many different terms at a time: pass fewer texts")
+                pieces.append(STAND_IN.sub(self._symbol, text).join(halves))
             elif span.reason:
                 pieces.append(self._of(StandIn(text, span.text, span.reason, span.role)) or text)
         return "".join(pieces)
@@ -104,27 +120,70 @@ class StandIns:
 
     def sources(self, text: str) -> list[Replacement]:
         """The changes that put spans, as their sources write them, in the places of their stand-ins."""
-        return list(
-            self._replacements(
-                text, {character: span.source for character, span in self.spans.items()}
-            )
-        )
+        sources = {character: span.source for character, span in self.spans.items()}
+        return list(self._replacements(text, sources))
 
     def targets(self, text: str) -> list[Replacement]:
-        """The same of a translation."""
-        return list(
-            self._replacements(
-                text, {character: span.target for character, span in self.spans.items()}
-            )
-        )
+        """The same of a translation, where the words between the halves of a term give way to it."""
+        targets = {character: span.target for character, span in self.spans.items()}
+        return list(self._replacements(text, targets, terms=True))
 
-    def _replacements(self, text: str, texts: Mapping[str, str]) -> Iterator[Replacement]:
-        capitals, end = False, 0
+    def _replacements(
+        self, text: str, texts: Mapping[str, str], *, terms: bool = False
+    ) -> Iterator[Replacement]:
+        capitals, depth, end = False, 0, 0
+        target, character = (
+            "",
+            "",
+        )  # of the term that begins at `end`; the one before, in the text that is made
         for match in STAND_IN.finditer(text):
-            if capitals and end < match.start():
-                yield Replacement(end, match.start(), text[end : match.start()].upper())
-            end = match.end()
-            span = self.spans[match[0]]
+            between = text[end : match.start()]
+            if depth and terms:
+                if between:
+                    apart = " " * (character.isalnum() and target[:1].isalnum())
+                    yield Replacement(end, match.start(), apart + target)
+                    character = target[-1:] or character
+            elif between:
+                character = between[-1]
+                if capitals:
+                    yield Replacement(end, match.start(), between.upper())
+            end, target = match.end(), ""
+            span, new = self.spans[match[0]], texts[match[0]]
             if span.reason == "capitals":
                 capitals = span.role == "opening"
-            yield Replacement(*match.span(), texts[match[0]])
+            elif span.role == "term":
+                depth += 1
+                if terms:
+                    end, target = match.start(), new
+                    continue
+            elif span.reason == "term" and span.role == "closing":
+                depth = max(0, depth - 1)
+                if terms and not depth and character.isalnum() and text[end : end + 1].isalnum():
+                    new = " "
+            yield Replacement(*match.span(), new)
+            character = new[-1:] or character
+        if target:
+            yield Replacement(end, end + 1, target)
+
+    def terms(self, text: str) -> dict[str, str]:
+        """The terms of a source with stand-ins, as the source and as the translation write them."""
+        answer, beginnings = dict[str, str](), list[tuple[int, str]]()
+        for match in STAND_IN.finditer(text):
+            span = self.spans[match[0]]
+            if span.reason != "term":
+                continue
+            if span.role == "term":
+                beginnings.append((match.end(), span.target))
+            elif span.role == "closing" and beginnings:
+                begin, target = beginnings.pop()
+                source = text[begin : match.start()]
+                answer[replaced(source, self.sources(source))] = target
+            elif span.role == "carried":
+                answer[span.source] = span.target
+        return answer
+
+    def divides_term(self, text: str) -> bool:
+        """Whether a text ends within a term."""
+        spans = (self.spans[character] for character in STAND_IN.findall(text))
+        roles = [span.role for span in spans if span.reason == "term"]
+        return roles.count("term") > roles.count("closing")
