@@ -93,6 +93,7 @@ def test_json_says_no_more_than_was_asked_for():
         "words": [],
         "unknown": [],
         "unseen": [],
+        "invented": [],
         "repeats": False,
         "unfinished": False,
         "doubts": [],
