@@ -25,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -121,9 +122,15 @@ class TransformerLens:
         from transformer_lens.model_bridge import TransformerBridge
 
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-        self.bridge = TransformerBridge.boot_transformers(
-            folder, hf_model=model, tokenizer=tokenizer, device="cpu"
-        )
+
+        def bridge(model: Any) -> Any:
+            return TransformerBridge.boot_transformers(
+                folder, hf_model=model, tokenizer=tokenizer, device="cpu"
+            )
+
+        self.bridge, self.folded = bridge(model), bridge(deepcopy(model))
+        # `logit_attrs` leaves out the weights of the last norm, unless they are folded into the unembedding.
+        self.folded.enable_compatibility_mode()
 
     def patterns(self, text: torch.Tensor) -> torch.Tensor:
         _, cache = self.bridge.run_with_cache(
@@ -167,7 +174,7 @@ class TransformerLens:
         return torch.stack(effects)
 
     def logits(self, text: torch.Tensor) -> torch.Tensor:
-        _, cache = self.bridge.run_with_cache(
+        _, cache = self.folded.run_with_cache(
             text, names_filter=lambda name: name.endswith(("hook_z", "hook_scale"))
         )
         results = cache.stack_head_results(pos_slice=-1)
