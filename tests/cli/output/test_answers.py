@@ -93,7 +93,6 @@ def test_json_says_no_more_than_was_asked_for():
         "words": [],
         "unknown": [],
         "unseen": [],
-        "invented": [],
         "repeats": False,
         "unfinished": False,
         "doubts": [],
