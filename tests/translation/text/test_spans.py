@@ -110,3 +110,10 @@ def test_time_grows_with_the_length_alone(unit):
         return time.process_time() - begin
 
     assert seconds(40_000) < 20 * max(seconds(10_000), 0.01)
+
+
+def test_a_stand_in_that_a_model_made_up_stays_as_it_is():
+    stand_ins = StandIns()
+    line = stand_ins.put("Visita www.a.es.", spans("Visita www.a.es.", READABLE))
+    translation = line.replace("Visita", "Visit \U00101041")
+    assert replaced(translation, stand_ins.targets(translation)) == "Visit \U00101041 www.a.es."

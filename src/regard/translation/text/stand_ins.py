@@ -137,6 +137,8 @@ class StandIns:
             "",
         )  # of the term that begins at `end`; the one before, in the text that is made
         for match in STAND_IN.finditer(text):
+            if match[0] not in self.spans:  # a model that writes bytes may write such a character
+                continue
             between = text[end : match.start()]
             if depth and terms:
                 if between:
