@@ -114,7 +114,13 @@ class SentenceSearch:
     def links(self, pairs: Sequence[tuple[str, str]]) -> list[WordLinks]:
         """The links of the words, between white space, of sentences and translations, by their attention."""
         assert self.linking is not None
-        return word_links(self.linking(), pairs)
+        try:
+            return word_links(self.linking(), pairs)
+        except (
+            ConfigurationError
+        ):  # a model without attention, which has only the order of the words
+            words = ((len(source.split()), len(target.split())) for source, target in pairs)
+            return [WordLinks.ordered(*counts) for counts in words]
 
     def forced(self, text: str, target: str, length_penalty: float) -> Translation:
         """A sentence with a translation of others.
