@@ -72,7 +72,7 @@ def result(folder: Path) -> tuple[object, ...]:
     newest = Run.open(folder).newest_checkpoint()
     assert newest is not None
     progress = json.loads((newest / "progress.json").read_text())
-    del progress["seconds"]
+    del progress["seconds"], progress["validation_seconds"]
     if progress["since"]:
         progress["since"][2] = 0
     return (

@@ -432,19 +432,26 @@ def test_minutes_are_a_budget(tmp_path):
 
 
 def test_scores_of_other_sentences_are_not_compared(tmp_path):
-    few = trainer(tmp_path, "training.validate_sentences=3")
-    few.train()
-    assert few.progress.validation_sentences == 3
-    few.progress.best_score, few.progress.best = 99.0, [(99.0, few.progress.step)]
-    few.save()
-    more = resumed(tmp_path, "training.validate_sentences=4", "training.max_steps=12")
-    assert more.progress.validation_sentences == 4
-    ((score, step),) = more.progress.best
-    assert step == few.progress.step
-    assert score == more.progress.best_score == more._score(more.measure())
-    assert last(more) == last(few)
-    same = resumed(tmp_path, "training.validate_sentences=3")
-    assert same.progress.best_score == 99.0
+    three_sentences = ("training.validate_sentences=3", *PATIENT)
+    four_sentences = ("training.validate_sentences=4", *PATIENT)
+    straight = trainer(tmp_path, *four_sentences, run="straight")
+    straight.train()
+    new_trainer = trainer(tmp_path, *three_sentences)
+    new_trainer.train()
+    assert new_trainer.progress.validation_sentences == 3
+    new_trainer.progress.best_score, new_trainer.progress.best = 99.0, [(99.0, 8), (98.0, 4)]
+    new_trainer.save()
+    assert resumed(tmp_path, *three_sentences).progress.best_score == 99.0
+    second_trainer = resumed(tmp_path, *four_sentences, "training.max_steps=12")
+    assert second_trainer.progress.validation_sentences == 4
+    assert second_trainer.progress.best == straight.progress.best
+    assert second_trainer.progress.best_score == straight.progress.best_score
+    # The rest is as in the training that had four sentences from its first step.
+    second_trainer.train()
+    straight = resumed(tmp_path, *four_sentences, "training.max_steps=12", run="straight")
+    straight.train()
+    assert last_checkpoint(second_trainer) == last_checkpoint(straight)
+    assert second_trainer.progress.best == straight.progress.best
 
 
 def test_samples_are_kept_for_every_validation_once(tmp_path):
