@@ -25,7 +25,7 @@ def spanish() -> Translator:
         ("Mi hermano tiene una casa grande y un gato negro.", []),
         ("", []),
         (" ", []),
-        ("🙂", ["no words"]),
+        ("🙂", []),
         (".", ["no words"]),
         ("Привет, как дела?", ["unknown", "unknown script"]),
         ("How are you today, my friend?", ["other language"]),
@@ -69,9 +69,10 @@ def test_a_loop_is_searched_again(spanish):
 
 def test_a_model_without_the_file_says_nothing_of_its_text(spanish, monkeypatch):
     monkeypatch.setattr(spanish, "doubts", None)
-    english, emoji = spanish.translate(["How are you today, my friend?", "🙂"])
+    english, mark, emoji = spanish.translate(["How are you today, my friend?", ".", "🙂"])
     assert english.doubts == ["unseen"]
-    assert emoji.doubts == ["no words", "unknown", "repeats"]
+    assert mark.doubts == ["no words"]
+    assert (emoji.text, emoji.doubts) == ("🙂", [])
 
 
 def test_length_is_doubted_by_that_of_the_training_pairs():

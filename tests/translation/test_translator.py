@@ -70,14 +70,36 @@ def test_a_sentence_in_capitals_is_read_in_small_letters(translator):
         assert getattr(shouted, name) == getattr(small, name)
 
 
+@pytest.mark.parametrize("spans", [True, False])
+@pytest.mark.parametrize("text", ["ONE two", "three TWO", "one TWO THREE four"])
+def test_words_in_capitals_are_read_in_small_letters(translator, text, spans):
+    search = translator.search.changed(spans=spans)
+    small, shouted = translator.translate([text.lower(), text], search=search)
+    assert shouted.source == text
+    assert shouted.source_ids == small.source_ids
+    assert shouted.text.upper() == small.text.upper()
+
+
 @pytest.mark.parametrize(
-    ("text", "changes"),
-    [("ONE two", {}), ("ONE TWO", {"prefix": ["ONE"]}), ("ONE TWO", {"capitals": False})],
+    ("text", "prefix", "changes"),
+    [
+        ("ONE TWO", ["ONE"], {}),
+        ("ONE TWO", None, {"capitals": False}),
+        ("ONE two", None, {"capitals": False, "spans": False}),
+    ],
 )
-def test_other_sentences_are_read_as_they_are(translator, text, changes):
-    search = translator.search.changed(capitals=changes.get("capitals", True))
-    (translation,) = translator.translate([text], search=search, prefix=changes.get("prefix"))
+def test_other_sentences_are_read_as_they_are(translator, text, prefix, changes):
+    search = translator.search.changed(**changes)
+    (translation,) = translator.translate([text], search=search, prefix=prefix)
     assert translator.tokenizers.source.encode(text) == translation.source_ids
+
+
+def test_a_line_without_a_beginning_is_read_as_without_prefixes(translator):
+    lines = ["ONE TWO 3", "one two", "ONE two. three 日本"]
+    free = translator.translate(lines)
+    bound = translator.translate(lines, prefix=["", "ONE", ""])
+    assert [bound[0], bound[2]] == [free[0], free[2]]
+    assert bound[1].text.startswith("ONE")
 
 
 def test_an_empty_sentence_has_an_empty_translation(translator):
@@ -91,12 +113,16 @@ def test_an_empty_sentence_has_an_empty_translation(translator):
 def test_each_translation_says_what_makes_it_doubtful(translator):
     plain, strange, empty = translator.translate(["one two", "one 日本 é", ""])
     assert (plain.unknown, empty.unknown) == ([], [])
-    assert strange.unknown == ["日", "本", "é"]
+    assert strange.unknown == []
+    assert strange.text.split()[-2:] == ["日本", "é"]
+    search = translator.search.changed(spans=False)
+    (read,) = translator.translate(["one 日本 é"], search=search)
+    assert read.unknown == ["日", "本", "é"]
     assert translator.look("日", target="one").unknown == ["日"]
     short = translator.translate(["one two", ""], search=Search(max_length=1, min_length=1))
     assert [one.unfinished for one in short] == [True, False]
     assert [one.unfinished for one in (plain, empty)] == [False, False]
-    long = Search(beam=1, max_length=40, length_margin=40, min_length=40)
+    long = Search(beam=1, max_length=40, length_margin=40, min_length=40, inventions=False)
     (looping,) = translator.translate(["one two"], search=long)
     assert looping.repeats
     assert looping.doubts == ["repeats", "unfinished"]

@@ -20,6 +20,7 @@ from regard.translation.results import Candidate, Translation, Word
 from regard.translation.settings.search import Search
 from regard.translation.text.boundaries import Boundaries
 from regard.translation.text.glossary import Glossary
+from regard.translation.text.letters import in_small_letters
 from regard.translation.text.normalisation import clean, normalise
 from regard.translation.text.numbers import is_number
 from regard.translation.text.sentences import Sentence, of_line
@@ -72,10 +73,10 @@ def translate(
     lines = list(map(clean, lines))
     stand_ins = StandIns()
     overlapping = list[list[str]]()
+    begins = [""] * len(lines) if prefixes is None else prefixes
     if search.spans or search.capitals or glossary is not None:
-        begins = prefixes or repeat("")
         marked = []
-        for line, begin in zip(lines, begins, strict=False):
+        for line, begin in zip(lines, begins, strict=True):
             line_spans = [] if begin else _spans(line, readable, words, search)
             if glossary is not None:
                 line_spans, longer = terms_of(line, glossary, line_spans, words)
@@ -83,14 +84,11 @@ def translate(
             marked.append(line if begin else stand_ins.put(line, line_spans))
         lines = marked
     sentences = list(map(of_line, lines, repeat(language)))
-    if (
-        words is not None
-        and words.boundaries is not None
-        and language
-        and search.stops
-        and not prefixes
-    ):
-        sentences = [_divided(line_sentences, words.boundaries) for line_sentences in sentences]
+    if words is not None and words.boundaries is not None and language and search.stops:
+        sentences = [
+            line_sentences if begin else _divided(line_sentences, words.boundaries)
+            for line_sentences, begin in zip(sentences, begins, strict=True)
+        ]
     if glossary is not None:
         sentences = [_with_whole_terms(group, stand_ins) for group in sentences]
     sentence_prefixes = None
@@ -120,11 +118,19 @@ def _spans(line: str, readable: Set[str], words: KnownWords | None, search: Sear
     """The stretches of a line that are not read as they are written."""
     if is_number(line):
         return []
+    if search.capitals and in_small_letters(line) != line:
+        readable = readable.union(letter for letter in line if letter.lower() in readable)
     line_spans = spans(line, readable) if search.spans else []
     if words is not None and search.capitals:
         for word in words.capitals(line):
-            if all(word.stop <= span.start or span.stop <= word.start for span in line_spans):
-                line_spans.append(word)
+            overlapping = [
+                span for span in line_spans if word.start < span.stop and span.start < word.stop
+            ]
+            # A model may have the small letters alone.
+            if all(span.reason == "script" for span in overlapping):
+                text = word.text if word.text[0] in readable else word.text.lower()
+                line_spans = [span for span in line_spans if span not in overlapping]
+                line_spans.append(word._replace(text=text))
         line_spans.sort()
     return line_spans
 

@@ -93,7 +93,18 @@ def test_links_and_words_are_those_of_the_line():
     translation, _ = translated("ven a `mi casa` 🙂 hoy", upper)
     assert translation.text == "VEN A `mi casa` 🙂 HOY"
     assert {(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5)} <= set(translation.alignment)
+    targets = [target for _, target in translation.alignment]
+    assert targets == sorted(targets)
     assert [word.confidence for word in translation.words] == [0.5, 0.5, 1.0, 1.0, 1.0, 0.5]
+
+
+def test_tags_and_capitals_link_no_words_that_have_links():
+    translator = Translator.open("es-en")
+    tagged, plain = translator.translate(
+        ["El <b>gato negro</b> duerme.", "El gato negro duerme."], alignments=True
+    )
+    assert tagged.text == "The <b>black cat</b> sleeps."
+    assert tagged.alignment == plain.alignment == [(0, 0), (2, 1), (1, 2), (3, 3)]
 
 
 def test_as_written_reads_everything():

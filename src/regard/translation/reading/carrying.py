@@ -6,12 +6,12 @@ The others are taken out, and put back by the links of words. What a model does 
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from regard.translation.evaluation.alignment import Link, WordLinks
-from regard.translation.reading.changes import changed, inverse
+from regard.translation.reading.changes import by_target, changed, inverse
 from regard.translation.reading.placeholders import COUNTS, standing_alone
 from regard.translation.reading.placement import insertions, without
 from regard.translation.reading.readings import SentenceTranslator, clearer
@@ -184,10 +184,8 @@ def _put_back(
         inserted = insertions(bare.sentence, candidate.text, places, candidate_links)
         new = changed(candidate, sorted([*carried, *inserted], key=_place), source_words)
         if candidate.alignment:
-            new = replace(
-                new,
-                alignment=[*new.alignment, *_links(bare.sentence, new.text, set(new.alignment))],
-            )
+            links_of_stand_ins = _links(bare.sentence, new)
+            new = replace(new, alignment=by_target([*new.alignment, *links_of_stand_ins]))
         restored.append(
             replace(
                 new,
@@ -250,15 +248,16 @@ def _places(bare: Bare) -> list[int]:
     return places
 
 
-def _links(sentence: str, text: str, links: set[Link]) -> list[Link]:
-    """The links of stand-ins with themselves."""
+def _links(sentence: str, candidate: Candidate) -> Iterator[Link]:
+    """The links of stand-ins with themselves, where these are words without links: a tag at a word links no words."""
+    linked = {target for _, target in candidate.alignment}
     targets: dict[str, list[int]] = {}
-    for word, characters in enumerate(text.split()):
+    for word, characters in enumerate(candidate.text.split()):
         for stand_in in STAND_IN.findall(characters):
             targets.setdefault(stand_in, []).append(word)
-    new = dict[Link, None]()
     for word, characters in enumerate(sentence.split()):
         for stand_in in STAND_IN.findall(characters):
             if targets.get(stand_in):
-                new[word, targets[stand_in].pop(0)] = None
-    return [link for link in new if link not in links]
+                target = targets[stand_in].pop(0)
+                if target not in linked:
+                    yield word, target

@@ -1,9 +1,11 @@
 """Candidates whose texts are changed: their words and links follow."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
+from operator import itemgetter
 
+from regard.translation.evaluation.alignment import Link
 from regard.translation.results import Candidate, Word
 from regard.translation.text.replacements import Replacement, moved_words, replaced
 
@@ -32,7 +34,16 @@ def changed(
         for source, target in candidate.alignment
         for pair in product(source_words[source], target_words[target])
     )
-    return replace(candidate, text=text, words=words, alignment=list(dict.fromkeys(pairs)))
+    return replace(candidate, text=text, words=words, alignment=by_target(pairs))
+
+
+def by_target(links: Iterable[Link]) -> list[Link]:
+    """Different links in the order of their target words.
+
+    >>> by_target([(1, 2), (3, 0), (0, 2), (3, 0)])
+    [(3, 0), (0, 2), (1, 2)]
+    """
+    return sorted(set(links), key=itemgetter(1, 0))
 
 
 def inverse(places: Sequence[range], count: int) -> list[list[int]]:

@@ -41,14 +41,22 @@ def translate(
         search: which readings are tried.
         words: those of the training text; with None, sentences are read as they are written.
         doubts: the statistics of the training text.
-        prefixes: how each translation must begin. Then sentences are read as they are written, but for accents.
+        prefixes: how each translation must begin; "" for any way. With another one, a sentence is read as it is
+            written, but for accents.
     """
     begins = prefixes or [""] * len(sentences)
     copies = search.numbers and (words is None or words.numbers)
 
     def translate_rows(rows: Sequence[int], search: Search) -> list[Translation]:
-        chosen_prefixes = None if prefixes is None else [prefixes[row] for row in rows]
-        return _read([sentences[row] for row in rows], translator, search, words, chosen_prefixes)
+        answers: dict[int, Translation] = {}
+        for is_bound in (False, True):
+            group = [row for row in rows if bool(begins[row]) is is_bound]
+            texts = [sentences[row] for row in group]
+            group_prefixes = [begins[row] for row in group] if is_bound else None
+            if group:
+                readings = _read(texts, translator, search, words, group_prefixes)
+                answers |= zip(group, readings, strict=True)
+        return [answers[row] for row in rows]
 
     copied = [
         row
