@@ -119,7 +119,7 @@ def _spans(line: str, readable: Set[str], words: KnownWords | None, search: Sear
     if is_number(line):
         return []
     if search.capitals and in_small_letters(line) != line:
-        readable = readable.union(letter for letter in line if letter.lower() in readable)
+        readable = readable | {letter for letter in line if letter.lower() in readable}
     line_spans = spans(line, readable) if search.spans else []
     if words is not None and search.capitals:
         for word in words.capitals(line):
