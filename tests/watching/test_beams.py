@@ -262,13 +262,11 @@ def test_a_beam_search_attends_as_its_words_forced(kind, layers, monkeypatch, tm
         torch.testing.assert_close(
             attentions[self_name].weights(), expected.decoder_attentions[layer], **close
         )
-    read = tokens_read(attentions._subject("decoder.0.self"), attentions._recording.embedded, None)
+    read = tokens_read(attentions._subject("decoder.0.self"))
     assert torch.equal(read.keys, words)
     assert torch.equal(read.queries, words)
     if kind != "whisper":
-        read = tokens_read(
-            attentions._subject("decoder.0.cross"), attentions._recording.embedded, None
-        )
+        read = tokens_read(attentions._subject("decoder.0.cross"))
         assert torch.equal(read.queries, words)
         assert torch.equal(read.keys, repeated["input_ids"])
     page = attentions.page(

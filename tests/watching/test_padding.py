@@ -61,8 +61,8 @@ def rows(table, weights=None):
 
 
 def numbers(table):
-    """The measures that are means over all queries: without prefix, and without one of the caller's."""
-    return torch.tensor([astuple(head)[3:-2] for head in table])
+    """The measures that are means over all queries: without prefix, writes, and one of the caller's."""
+    return torch.tensor([astuple(head)[3:-3] for head in table])
 
 
 def measured(model, *arguments, **how):

@@ -78,29 +78,26 @@ class Carrier:
         if not marked:
             return self.translator.translate(sentences, search, prefixes)
         chosen: dict[int, tuple[Bare, Translation]] = {}
-        rows, attempt = list(range(len(sentences))), 0
-        while rows:
-            bare = [self._bare(sentences[row], attempt) for row in rows]
+        attempts = dict.fromkeys(range(len(sentences)), 0)
+        while attempts:
+            bare = [self._bare(sentences[row], attempt) for row, attempt in attempts.items()]
             answers = self.translator.translate(
                 [reading.text for reading in bare],
                 search,
-                prefixes and [prefixes[row] for row in rows],
+                prefixes and [prefixes[row] for row in attempts],
             )
-            for row, reading, answer in zip(rows, bare, answers, strict=True):
+            for row, reading, answer in zip(attempts, bare, answers, strict=True):
                 if reading.carried_by(answer) and (
                     row not in chosen or clearer(answer, chosen[row][1], _WITHOUT)
                 ):
                     chosen[row] = reading, answer
-            attempt += 1
             # Without its spans a sentence may be clearer than with words in their places.
-            rows = [
-                row
-                for row in rows
-                if (row not in chosen or CARRIED.search(chosen[row][0].sentence))
-                and attempt <= _ATTEMPTS
-            ]
-            if all(row in chosen for row in rows):
-                attempt = _ATTEMPTS
+            attempts = {
+                row: _ATTEMPTS if row in chosen else attempt + 1
+                for row, attempt in attempts.items()
+                if attempt < _ATTEMPTS
+                and (row not in chosen or CARRIED.search(chosen[row][0].sentence))
+            }
         return self._restored([chosen[row] for row in range(len(sentences))])
 
     def copy(self, sentences: Sequence[str], search: Search) -> list[Translation]:
