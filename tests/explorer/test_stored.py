@@ -91,8 +91,11 @@ def test_no_file_and_no_tensors_are_one_line(tmp_path, capsys, monkeypatch):
         error = capsys.readouterr().err
         assert message in error
         assert error.count("\n") == 1
-    assert main(["explore", "half.safetensors", "a_module:call"]) == 2
-    assert "one function, file or program at a time" in capsys.readouterr().err
+    save_file(
+        {"key": torch.zeros(2, 3), "query": torch.zeros(1, 3)}, tmp_path / "whole.safetensors"
+    )
+    assert main(["explore", "whole.safetensors", "whole.safetensors"]) == 2
+    assert "file or program at a time" in capsys.readouterr().err
     for tile, code, message in [
         ("no_such_module:call", 2, "there is no module no_such_module"),
         ("json:nothing", 2, "json has no function nothing"),

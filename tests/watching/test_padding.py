@@ -55,7 +55,7 @@ def padded(sequences, side):
 
 def rows(table, weights=None):
     """The numbers of each head; of several tables their mean, weighted by the numbers of queries."""
-    numbers = torch.tensor([[astuple(head)[3:-2] for head in each] for each in table])
+    numbers = torch.tensor([[astuple(head)[3:-3] for head in each] for each in table])
     share = torch.tensor(LENGTHS if weights is None else weights, dtype=torch.float32)
     return (numbers * (share / share.sum())[:, None, None]).sum(0)
 

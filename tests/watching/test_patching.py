@@ -67,9 +67,7 @@ def test_outputs_of_a_head_come_from_another_run(case):
             model,
             layer,
             CLEAN,
-            partial(
-                patched, corrupted_states=corrupted_states, head=head, heads=heads, rows=row_numbers
-            ),
+            partial(patched, second=corrupted_states, head=head, heads=heads, rows=row_numbers),
         )
         with (
             torch.no_grad(),

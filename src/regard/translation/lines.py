@@ -21,7 +21,7 @@ from regard.translation.settings.search import Search
 from regard.translation.text.boundaries import Boundaries
 from regard.translation.text.glossary import Glossary
 from regard.translation.text.letters import in_small_letters
-from regard.translation.text.normalisation import clean, normalise
+from regard.translation.text.normalisation import composed, normalise
 from regard.translation.text.numbers import is_number
 from regard.translation.text.sentences import Sentence, of_line
 from regard.translation.text.spans import Span, spans
@@ -70,7 +70,7 @@ def translate(
     if glossary is not None and prefixes is not None:
         raise ConfigurationError("a prefix and a glossary: leave one of them out")
     glossary = Glossary.of(glossary)
-    lines = list(map(clean, lines))
+    lines = list(map(composed, lines))
     stand_ins = StandIns()
     overlapping = list[list[str]]()
     begins = [""] * len(lines) if prefixes is None else prefixes

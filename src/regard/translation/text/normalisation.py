@@ -27,10 +27,19 @@ def normalise(text: str) -> str:
     >>> normalise("  Où\\u202f?\\r")
     'Où ?'
     """
-    text = clean(text).translate(_SPACE_MARK)
+    return _SPACES.sub(" ", composed(text).translate(_SPACE_MARK)).strip()
+
+
+def composed(text: str) -> str:
+    """A clean text in Unicode NFC, with its white space as it is.
+
+    >>> len(composed("e\\u0301l"))
+    2
+    """
+    text = clean(text)
     if len(text) > _LONG:
         text = _ordered(text)
-    return _SPACES.sub(" ", unicodedata.normalize("NFC", text)).strip()
+    return unicodedata.normalize("NFC", text)
 
 
 def clean(text: str) -> str:
