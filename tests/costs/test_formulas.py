@@ -207,7 +207,9 @@ def test_values_may_be_of_another_width_than_queries_and_keys():
     assert costs["scores"].multiply_adds == 10 * 20 * 64
     assert costs["values"].multiply_adds == 10 * 20 * 512
     assert costs["values"].cache == 20 * (64 + 512)
-    with pytest.raises(ConfigurationError, match="value_width are sizes of single-head"):
+    with pytest.raises(
+        ConfigurationError, match="value_width and learned_keys are sizes of single-head"
+    ):
         cost("gpt-3", value_width=4)
     with pytest.raises(ConfigurationError, match="value_width is 0: pass a whole number"):
         cost("single-head", value_width=0)

@@ -110,7 +110,7 @@ def test_the_bundled_model_translates_real_text_the_same(spanish, exported, beam
     # A folder of theirs has no words by which sentences are read in other ways.
     search = Search(beam=beam, length_penalty=alpha, patience=1).as_written()
     ours = spanish.translate(SPANISH, search=search)
-    theirs = Engine(exported, workers=1).translate(SPANISH, beam=beam, length_penalty=alpha)
+    theirs = Engine(exported, workers=1).translate(SPANISH, search=search)
     assert [one.text for one in theirs] == [one.text for one in ours]
     assert [one.target_pieces for one in theirs] == [one.target_pieces for one in ours]
     # Ours counts the little that the model gives to padding and to a second beginning, theirs does not.

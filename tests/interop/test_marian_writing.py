@@ -71,7 +71,7 @@ def test_the_command_exports_a_model_that_translates_the_same(trained, tmp_path,
         **actual_tokenizer, num_beams=beams, length_penalty=0.0, min_new_tokens=2, max_length=30
     )
     search = Search(beam=beams, length_penalty=0.0, min_length=2, max_length=28, length_ratio=28)
-    expected = ours.translate(texts, search=search)
+    expected = ours.translate(texts, search=search.as_written())
     assert tokenizer.batch_decode(generated, skip_special_tokens=True) == [
         one.text for one in expected
     ]

@@ -111,7 +111,9 @@ def test_a_text_may_be_told_what_to_do(first_folder):
     prompted, plain = Translator.open(first_folder, to="de"), Translator.open(first_folder)
     assert Translator.open(first_folder, to="en-de").tokenizers.source.prefix
     text = "the cat sees the sea"
-    actual, expected = prompted.translate([text])[0], plain.translate([PROMPT + text])[0]
+    written = plain.search.as_written()  # all of it reaches the model
+    (actual,) = prompted.translate([text], search=written)
+    (expected,) = plain.translate([PROMPT + text], search=written)
     assert (actual.text, actual.source_pieces) == (expected.text, expected.source_pieces)
     assert actual.source == text
     looked = prompted.translate([text], alignments=True)[0]
@@ -127,7 +129,7 @@ def test_a_tag_among_the_pieces_asks_for_a_language(shaped):
     folder = shaped("madlad")
     tagged, plain = Translator.open(folder, to="pt_BR"), Translator.open(folder)
     actual, expected = (
-        made.translate([text])[0]
+        made.translate([text], search=plain.search.as_written())[0]  # or the tag is kept apart
         for made, text in ((tagged, "the sea"), (plain, "<2pt_BR> the sea"))
     )
     assert actual.source_pieces == expected.source_pieces

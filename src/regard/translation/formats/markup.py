@@ -29,12 +29,12 @@ class Markup:
 
     >>> markup = Markup.of([Piece("A "), Piece("<b>", "opening"), Piece("cat"), Piece("</b>", "closing")])
     >>> markup.text
-    'A <g0>cat</g0>'
-    >>> markup.restored("Un <g0>gato</g0>", str)
+    'A <g1>cat</g1>'
+    >>> markup.restored("Un <g1>gato</g1>", str)
     'Un <b>gato</b>'
 
     Attributes:
-        text: with `<g0>`, `</g0>` for a pair of codes and `<x1/>` for one alone.
+        text: with `<g1>`, `</g1>` for a pair of codes and `<x1/>` for one alone.
         codes: what each of these tags stands for. Text that looks like a tag is a code with the role "text".
     """
 
