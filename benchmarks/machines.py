@@ -1,4 +1,4 @@
-"""A memory whose keys are shared out among processes: what the merge costs, and whether ranks share the work.
+"""A memory whose keys are shared out among processes: the time of the merge, and of readings by several ranks.
 
 python benchmarks/machines.py [--keys 400000] [--rounds 20] [--namespaces] [--out benchmarks/results/machines.json]
 

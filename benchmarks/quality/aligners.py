@@ -232,7 +232,7 @@ def grow(data: Path, results: Results) -> None:
 
 
 def cost(text: str) -> dict[str, float]:
-    """What the command uses for a table of pairs."""
+    """The settings of the command for a table of pairs."""
     count = text.count("\n")
     with TemporaryDirectory() as folder:
         table, links = Path(folder) / "table.tsv", Path(folder) / "links"

@@ -63,7 +63,7 @@ DATA = Path(os.environ["REGARD_DATA"])
 EACH = 20
 MARKS = ".,;:!?¿¡\"'()"
 _SPAN = re.compile(r":[\w:+-]+:`[^`]+`|``[^`]+``|`[^`]+`_*|https?://\S+[\w/]|\|\w+\|")
-# What is added: before the text, after it, or around a word (the two halves with a line between them).
+# Text that is added: before the text, after it, or around a word (the two halves with a line between them).
 ADDED = {
     "emoji": " ❤️",
     "emoji joined": "😂",
