@@ -21,6 +21,12 @@ def attend() -> Callable[[], object]:
     return lambda: regard.attend(query, key, key, mask=mask)
 
 
+def trained() -> Callable[[], object]:
+    query, key, mask = torch.randn(2, 4, 8), torch.randn(2, 6, 8), regard.masks.padding([6, 2])
+    query.requires_grad_()
+    return lambda: regard.attend(query, key, key, mask=mask)
+
+
 def entropy() -> Callable[[], object]:
     query, key, mask = torch.randn(2, 4, 8), torch.randn(2, 6, 8), regard.masks.padding([6, 2])
     return lambda: regard.look(query, key, mask=mask).entropy()
@@ -44,6 +50,7 @@ def sentence() -> Callable[[], object]:
 
 WALKS = [
     ("`attend` with a padding mask", "attention", attend),
+    ("`attend` with a mask and gradients", "attention", trained),
     ("An entropy of `look`", "attention", entropy),
     ("A watch of a layer", "watching", watch),
     ("A sentence through", "translation", sentence),

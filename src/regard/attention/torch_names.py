@@ -101,11 +101,12 @@ def answers(
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         called = function.__qualname__.removesuffix(".__init__").removesuffix(".forward")
-        accepted = dict.fromkeys(signature(function).parameters)
+        accepted = tuple(signature(function).parameters)
+        accepts_all = frozenset(accepted).issuperset
 
         @wraps(function)
         def through(*arguments: P.args, **named: P.kwargs) -> R:
-            if named and not named.keys() <= accepted.keys():
+            if named and not accepts_all(named):
                 _rename(called, named, accepted, names, renamed or {})
             return function(*arguments, **named)
 

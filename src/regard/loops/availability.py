@@ -34,6 +34,11 @@ def transformed() -> bool:
     )
 
 
+def followed() -> bool:
+    """Whether numbers cannot be read, or torch takes derivatives forwards, so that a call needs its operations."""
+    return transformed() or forward_ad._current_level >= 0
+
+
 def are_equal(left: int, right: int) -> bool:
     """Whether two lengths are equal for all sizes that a compiled graph serves."""
     if _tracing_state() is not None:  # they are recorded, and may differ later

@@ -50,6 +50,46 @@ def test_hidden_numbers_have_no_effect(mask: Mask) -> None:
     assert torch.allclose(regard.attend(query, key, value, mask=mask), clean)
 
 
+@pytest.mark.parametrize("name", ["causal", "both"])
+def test_hidden_infinities_have_no_effect_on_plain_calls(name: str) -> None:
+    query, key, value = sides(2, queries=5)
+    clean = regard.attend(query, key, value, mask=MASKS[name])
+    key[:, -1], value[:, -1] = torch.inf, torch.nan
+    spoilt = regard.attend(query, key, value, mask=MASKS[name])
+    assert torch.allclose(spoilt[:, :-1], clean[:, :-1])
+
+
+def test_a_plain_call_makes_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors, mask = sides(2, 3, queries=5), MASKS["causal"]
+    expected = [regard.attend(*tensors), regard.attend(*tensors, mask=mask)]
+    monkeypatch.setattr("regard.attention.attend.ask", None)
+    assert torch.equal(regard.attend(*tensors), expected[0])
+    assert torch.equal(regard.attend(*tensors, mask=mask), expected[1])
+    with pytest.raises(TypeError, match="not callable"):
+        regard.attend(*tensors, bias=torch.zeros(5, 5))
+
+
+def test_a_changed_mask_is_laid_anew_in_plain_calls() -> None:
+    query, key, value = sides(2)
+    lengths = torch.tensor([1, 4])
+    mask = masks.padding(lengths)
+    assert torch.equal(regard.attend(query, key, value, mask=mask)[0, 0], value[0, 0])
+    lengths[0] = 5
+    assert torch.allclose(
+        regard.attend(query, key, value, mask=mask)[0], regard.attend(query[0], key[0], value[0])
+    )
+
+
+def test_devices_and_precisions_of_plain_calls_are_refused_by_name() -> None:
+    query, key, value = sides(2)
+    with pytest.raises(ValueError, match="value is on meta, the query on cpu"):
+        regard.attend(query, key, value.to("meta"))
+    with pytest.raises(TypeError, match="pass one dtype for all three"):
+        regard.attend(query, key, value.double())
+    with pytest.raises(TypeError, match="pass floating point tensors"):
+        regard.attend(query.long(), key.long(), value.long())
+
+
 def test_shapes_and_precisions_are_checked_in_every_call() -> None:
     query, key, value = sides(2)
     for _ in range(2):

@@ -102,7 +102,7 @@ def kernel(name: str) -> Iterator[None]:
         torch.Size([1, 4])
     """
     _named(name)
-    outer = _pin()
+    outer = _traced.name if torch.compiler.is_compiling() else _pinned.get()
     _set_pin(name)
     try:
         yield
@@ -110,13 +110,10 @@ def kernel(name: str) -> Iterator[None]:
         _set_pin(outer)
 
 
-def pinned() -> str | None:
+def pinned(is_traced: bool = True) -> str | None:
     """The name of the kernel that serves every request, where there is one."""
-    return _pin() or FROM_ENVIRONMENT
-
-
-def _pin(is_traced: bool = True) -> str | None:
-    return _traced.name if is_traced and torch.compiler.is_compiling() else _pinned.get()
+    pin = _traced.name if is_traced and torch.compiler.is_compiling() else _pinned.get()
+    return pin or FROM_ENVIRONMENT
 
 
 def _set_pin(name: str | None) -> None:
@@ -133,7 +130,7 @@ def _named(name: str) -> Kernel:
 
 def choose(request: Request, value: Tensor) -> Kernel:
     """The kernel that serves this request."""
-    if name := _pin(request.is_traced) or FROM_ENVIRONMENT:
+    if name := pinned(request.is_traced):
         only = _named(name)
         if objection := only.objection(request, value):
             raise KernelRefusedError(f"kernel {name!r} cannot serve this request: {objection}")

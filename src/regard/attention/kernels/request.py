@@ -280,12 +280,10 @@ def ask(
     is_traced = transformed()
     if dropout is True or not 0 <= dropout <= 1:
         raise ValueError(f"dropout is {dropout}: pass a rate from 0 to 1")
-    value_side = NOTHING if value is None else (value.shape, value.dtype, value.device)
-    sides = (_sides if is_traced else sides_of)(
-        query.shape, query.dtype, query.device, key.shape, key.dtype, key.device, *value_side
-    )
-    if sides.is_mixed:
-        check_types(query, key, value)
+    check_places(query, key, value)
+    value_shape = None if value is None else value.shape
+    shapes = query.shape, key.shape, value_shape, query.dtype, query.device
+    sides = (_sides if is_traced else sides_of)(*shapes)
     scorer = DEFAULT_SCORE if score is None else _score(score, query, key)
     if score is not None and isinstance(scorer, PairScore) and (heads := scorer.head_axes):
         sides = _over_heads(heads, sides)
@@ -309,19 +307,19 @@ def ask(
         if request.bias_function is None:
             request.bias = _bias(bias, frame)
     if mask is not None:
-        rule = request.mask = _mask(mask, frame)
+        rule = request.mask = rule_of(mask, frame)
         if not isinstance(rule, Tensor):
             request._layout = lay(rule, frame, is_traced)
     return request
 
 
 class Sides(NamedTuple):
-    """The shapes, precisions and devices of query, key and value, checked once for all calls with the same."""
+    """The shapes of query, key and value, checked once for all calls with the same."""
 
     frame: Frame
     is_regular: bool  # all have the same batch axes, and no axis is empty
     is_plain: bool  # moreover queries and keys have one width
-    is_mixed: bool  # they have several precisions, or hold no floating point numbers
+    is_fusible: bool  # moreover torch's fused attention takes them as they are, on a processor
 
 
 def _over_heads(heads: Shape, sides: Sides) -> Sides:
@@ -340,21 +338,9 @@ def _over_heads(heads: Shape, sides: Sides) -> Sides:
     return sides._replace(frame=sides.frame._replace(batch=joint), is_regular=is_regular)
 
 
-NOTHING = None, None, None
-
-
 def _sides(
-    query: Shape,
-    query_dtype: torch.dtype,
-    device: torch.device,
-    key: Shape,
-    key_dtype: torch.dtype,
-    key_device: torch.device,
-    value: Shape | None,
-    value_dtype: torch.dtype | None,
-    value_device: torch.device | None,
+    query: Shape, key: Shape, value: Shape | None, dtype: torch.dtype, device: torch.device
 ) -> Sides:
-    check_device("key", key_device, device)
     check_rank("query", query)
     check_rank("key", key)
     *queries_batch, queries, _ = query
@@ -362,17 +348,15 @@ def _sides(
     batch = tuple(queries_batch)
     if queries_batch != keys_batch:
         batch = broadcast(batch, tuple(keys_batch))
-    if value is not None and value_device is not None:
-        check_device("value", value_device, device)
+    if value is not None:
         check_value(keys, value)
         if value[:-2] != batch:
             batch = broadcast(batch, tuple(value[:-2]))
     shapes = [shape for shape in (query, key, value) if shape is not None]
     is_regular = all(shape[:-2] == batch and 0 not in shape for shape in shapes)
-    is_mixed = query_dtype != key_dtype or value_dtype not in (None, query_dtype)
-    is_mixed = is_mixed or not query_dtype.is_floating_point
     is_plain = is_regular and query[-1] == key[-1]
-    return Sides(Frame(batch, queries, keys, device), is_regular, is_plain, is_mixed)
+    is_fusible = device.type == "cpu" and dtype.is_floating_point and len(batch) in (1, 2)
+    return Sides(Frame(batch, queries, keys, device), is_regular, is_plain, is_plain and is_fusible)
 
 
 sides_of = lru_cache(maxsize=4096)(_sides)
@@ -399,8 +383,12 @@ def name_of(component: object) -> str:
     return getattr(component, "__name__", type(component).__name__)
 
 
-def check_types(query: Tensor, key: Tensor, value: Tensor | None) -> None:
-    """Refuse integers, and mixed precisions outside of autocast, which settles those itself."""
+def check_places(query: Tensor, key: Tensor, value: Tensor | None) -> None:
+    """Refuse several devices, integers, and mixed precisions outside of autocast, which settles those itself."""
+    device = query.device
+    if key.device != device or (value is not None and value.device != device):
+        check_device("key", key.device, device)
+        check_device("value", (key if value is None else value).device, device)
     same = query.dtype == key.dtype and (value is None or query.dtype == value.dtype)
     if same and query.is_floating_point():
         return
@@ -427,7 +415,8 @@ def _bias(bias: Any, frame: Frame) -> Tensor:
     return _plane("bias", bias, frame)
 
 
-def _mask(mask: MaskLike, frame: Frame) -> Mask | Tensor:
+def rule_of(mask: MaskLike, frame: Frame) -> Mask | Tensor:
+    """The mask that was passed, checked: a rule, or a tensor that broadcasts over the scores."""
     if isinstance(mask, str):
         check_name(mask, frame.queries, frame.keys)
         return CAUSAL

@@ -55,10 +55,7 @@ def finite(vectors: Tensor) -> Tensor:
 
 def has_nan(reading: Tensor) -> bool:
     """Whether a reading holds NaN, as it does where a masked value is NaN or infinite."""
-    if not reading.numel():
-        return False
-    largest = (reading.detach() if reading.requires_grad else reading).max().item()
-    return largest != largest
+    return not torch.equal(reading, reading)  # NaN differs from itself
 
 
 def are_finite(*tensors: Tensor) -> bool:

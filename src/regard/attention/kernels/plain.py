@@ -1,0 +1,81 @@
+"""Plain calls: softmax(q k / sqrt d) v on a processor, without gradients, dropout or a bias.
+
+Torch's fused attention serves them. What it is told of a mask is worked out once, and kept by the mask; the rest is
+settled by the shapes. All other calls become a request, for which a kernel is chosen.
+"""
+
+from math import prod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.attention.kernels.choose import pinned
+from regard.attention.kernels.dots import added
+from regard.attention.kernels.request import rule_of, sides_of
+from regard.attention.kernels.tiled import AREA
+from regard.attention.masks import MaskLike
+from regard.attention.masks.layout import Layout, kept_layout, lay
+from regard.loops.availability import followed
+
+
+class Fusible(NamedTuple):
+    """A mask as torch's fused attention takes it: a run of keys for all queries, or numbers to add."""
+
+    run: tuple[int, int] | None = None  # its first key, and how many there are; None for all keys
+    addend: Tensor | None = None
+
+
+def read_plain(
+    query: Tensor, key: Tensor, value: Tensor, mask: MaskLike | None = None
+) -> Tensor | None:
+    """The reading; None where it takes a request: where tensors must be refused, or served in another way."""
+    if not (type(query) is type(key) is type(value) is Tensor) or followed():
+        return None
+    if torch.is_grad_enabled() and (
+        query.requires_grad or key.requires_grad or value.requires_grad
+    ):
+        return None
+    shape = query.shape
+    sides = sides_of(shape, key.shape, value.shape, query.dtype, query.device)
+    if not sides.is_fusible or pinned(is_traced=False):
+        return None
+    is_triangle, addend = False, None
+    if mask is not None:
+        layout = kept_layout(mask, sides.frame)
+        if layout is None:
+            rule = rule_of(mask, sides.frame)
+            if isinstance(rule, Tensor):
+                return None
+            layout = lay(rule, sides.frame, False)
+        is_triangle = layout.is_triangle
+        if not is_triangle:
+            dtype = query.dtype
+            fusible = layout.once(("fusible", dtype), lambda: _fusible(layout, dtype))
+            if fusible is None:
+                return None
+            run, addend = fusible
+            if run is not None:
+                key, value = key.narrow(-2, *run), value.narrow(-2, *run)
+    has_heads = len(shape) == 4
+    if not has_heads:  # torch is four times as slow on three axes
+        query, key, value = query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0)
+    try:
+        reading = F.scaled_dot_product_attention(query, key, value, addend, 0.0, is_triangle)
+    except RuntimeError:  # several precisions or devices: the checks of a request say which
+        return None
+    if (is_triangle or addend is not None) and not torch.equal(reading, reading):
+        return None  # NaN differs from itself: it may be that of a key that no query reads
+    return reading if has_heads else reading.squeeze(0)
+
+
+def _fusible(layout: Layout, dtype: torch.dtype) -> Fusible | None:
+    """The mask for torch; None where tiles are quicker, or where it has batch axes that the queries do not have."""
+    batch, queries, keys, _ = layout.frame
+    if (columns := layout.common_keys) is not None:
+        return Fusible(run=None if len(columns) == keys else (columns.start, len(columns)))
+    if prod(batch) * queries * keys >= AREA or layout.batch != batch:
+        return None
+    addend = added(layout, dtype)
+    return Fusible(addend=addend.unsqueeze(0) if addend.ndim == 3 else addend)
