@@ -83,7 +83,7 @@ class Routes:
     """The flow through each edge of each head.
 
     Attributes:
-        flows: ``(*batch, heads, queries, keys)`` by the name of the attention.
+        flows (dict[str, Tensor]): ``(*batch, heads, queries, keys)`` by the name of the attention.
     """
 
     flows: dict[str, Float[Tensor, "*batch heads queries keys"]]
@@ -138,7 +138,7 @@ class Rollout:
     """Attention rollout: which tokens a query has read through all layers, if heads only copied.
 
     Attributes:
-        matrix: ``(*batch, queries, keys)``, the product of all layers.
+        matrix (Tensor): ``(*batch, queries, keys)``, the product of all layers.
         query: the number of the query that was asked for.
     """
 
