@@ -63,15 +63,17 @@ def in_pieces(tokenizer: Tokenizer, words: Sequence[str]) -> Words:
     "casa?", where that takes fewer pieces, and stays a word. A word with white space in it owns the pieces of all its
     parts; an empty word owns none.
     """
-    text, owner, previous = "", list[int](), ""  # the owner of each character of the text
+    texts, previous = list[str](), ""
+    owner = list[int]()  # of each character of the text
     for number, word in enumerate(words):
         for text_part in normalise(word).split():
-            spaced = (
-                f" {text_part}"
-                if previous and not _joins(tokenizer, previous, text_part)
-                else text_part
-            )
-            text, owner, previous = text + spaced, owner + [number] * len(spaced), text_part
+            if previous and not _joins(tokenizer, previous, text_part):
+                texts.append(" ")
+                owner.append(number)
+            texts.append(text_part)
+            owner += [number] * len(text_part)
+            previous = text_part
+    text = "".join(texts)
     ids = tokenizer.encode(text)
     tags = len(tokenizer.prefix) if ids else 0
     owners = [owner[min(start, len(owner) - 1)] for start in tokenizer.starts(text)]

@@ -37,7 +37,7 @@ def composed(text: str) -> str:
     2
     """
     text = clean(text)
-    if len(text) > _LONG:
+    if len(text) > _LONG and not text.isascii():
         text = _ordered(text)
     return unicodedata.normalize("NFC", text)
 
