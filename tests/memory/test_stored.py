@@ -299,7 +299,8 @@ def test_kills_at_any_moment_lose_nothing_that_was_committed(tmp_path, kills):
             continue
         with Memory.open(folder) as memory:
             memory.verify()
-            numbers = [memory.payloads[place] for place in memory.entries.places()]
+            payloads = memory.payloads
+            numbers = [payloads[place] for place in memory.entries.places()]
             assert numbers == sorted(set(numbers))
             alive = {int(line[1:]) for line in committed if line[0] == "+"}
             deleted = {int(line[1:]) for line in committed if line[0] == "-"}
@@ -314,15 +315,17 @@ def test_kills_at_any_moment_lose_nothing_that_was_committed(tmp_path, kills):
 def append_for_ever(folder: Path, log: Path) -> None:
     torch.set_num_threads(1)
     with Memory.open(folder, write=True) as memory, log.open("a", buffering=1) as file:
-        number = max([memory.payloads[place] for place in memory.entries.places()], default=-1) + 1
+        payloads = memory.payloads
+        number = max([payloads[place] for place in memory.entries.places()], default=-1) + 1
         while True:
             rows = range(number, number + 1 + number % 5)
             memory.write(torch.tensor([[float(n)] * WIDTH for n in rows]), payloads=list(rows))
             file.write("".join(f"+{n}\n" for n in rows))
             number = rows.stop
             if number % 3 == 0:  # the oldest go, so that each check reads few
+                payloads = memory.payloads
                 for place in list(memory.entries.places())[: max(1, len(memory) - 50)]:
-                    payload = memory.payloads[place]
+                    payload = payloads[place]
                     file.write(f"?{payload}\n")
                     memory.delete(place)
                     file.write(f"-{payload}\n")
