@@ -12,11 +12,10 @@ import shlex
 from pathlib import Path
 
 import pytest
-import typer
 from tests.journeys.commands import run_here
 
 import regard
-from regard.cli.main import app
+from regard.cli.main import command_line
 
 GOLDEN = Path(__file__).parent / "golden"
 EXITS = GOLDEN / "exits.txt"
@@ -25,7 +24,7 @@ PACKAGE = Path(regard.__file__).parent
 
 def paths(group=None, *path: str) -> list[tuple[str, ...]]:
     """The words that name each command and each group of commands."""
-    group = group or typer.main.get_command(app)
+    group = group or command_line()
     below = getattr(group, "commands", {})
     return [path, *(found for name in below for found in paths(below[name], *path, name))]
 

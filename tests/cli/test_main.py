@@ -16,7 +16,7 @@ from tests.journeys.commands import run
 
 import regard
 from regard.cli import shipped
-from regard.cli.main import _failed, _take_debug, app
+from regard.cli.main import _failed, _take_debug, command_line
 from regard.cli.output import streams
 from regard.cli.signals import Interrupted, Signals
 from regard.errors import ConfigurationError, DataError
@@ -52,7 +52,7 @@ def test_each_command_has_help_that_ends_with_examples(command):
 
 
 def every_command(group=None, *path: str) -> list[tuple[str, ...]]:
-    group = group or typer.main.get_command(app)
+    group = group or command_line()
     paths = [path]
     for name, command in group.commands.items():
         below = getattr(command, "commands", None)
@@ -78,7 +78,7 @@ def test_no_help_is_cut_off(path, monkeypatch):
 def test_each_command_is_listed_with_its_first_sentence(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     text = " ".join(run("--help").out.split())
-    for name, command in typer.main.get_command(app).commands.items():
+    for name, command in command_line().commands.items():
         first_sentence = " ".join(command.help.split()).partition(". ")[0].rstrip(".")
         assert (f" {name} {first_sentence}. " in text) != command.hidden
 
@@ -262,7 +262,7 @@ def parameters() -> Iterator[tuple[str, typer.core.TyperArgument]]:
         for word, subcommand in getattr(command, "commands", {}).items():
             yield from below(subcommand, f"{name} {word}".strip())
 
-    yield from below(typer.main.get_command(app), "")
+    yield from below(command_line(), "")
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def parameters() -> Iterator[tuple[str, typer.core.TyperArgument]]:
 )
 def test_a_parameter_completes_its_names(parameter, incomplete, completed):
     option = dict(parameters())[parameter]
-    context = typer.Context(typer.main.get_command(app), resilient_parsing=True)
+    context = typer.Context(command_line(), resilient_parsing=True)
     assert {each.value for each in option.shell_complete(context, incomplete)} == completed
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-import typer
 
-from regard.cli.main import app, main
+from regard.cli.main import command_line, main
 
 
 def options(group, *path: str):
@@ -17,7 +16,7 @@ def options(group, *path: str):
         yield from options(command, *path, name)
 
 
-ROOT = typer.main.get_command(app)
+ROOT = command_line()
 EVERY = list(options(ROOT))
 ONCE = [(path, one) for path, one in EVERY if not (one.multiple or one.is_eager)]
 AGAIN = [(path, one) for path, one in EVERY if one.multiple]
@@ -25,12 +24,6 @@ AGAIN = [(path, one) for path, one in EVERY if one.multiple]
 
 def names(path, option) -> str:
     return " ".join([*path, option.opts[0]])
-
-
-@pytest.fixture(autouse=True)
-def made_once(monkeypatch):
-    """The commands are made once, not for each test."""
-    monkeypatch.setattr("typer.main.get_command", lambda _: ROOT)
 
 
 # `main` takes --debug out wherever it stands.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-import typer
 import yaml
 from tests.documentation.blocks import ROOT
 
-from regard.cli.main import app
+from regard.cli.main import command_line
 from regard.serving.page import ROUTES
 
 FOLDER = ROOT / "docs" / "guides" / "deploy"
@@ -16,7 +15,7 @@ FOLDER = ROOT / "docs" / "guides" / "deploy"
 
 def options(arguments: list[str]) -> dict[str, object]:
     """The options of `regard serve`, read by the command itself."""
-    command = typer.main.get_command(app).commands["serve"]
+    command = command_line().commands["serve"]
     return command.make_context("serve", list(arguments)).params
 
 

@@ -33,7 +33,7 @@ from unittest.mock import patch
 import torch
 
 import regard
-from regard.cli.main import main
+from regard.cli.main import command_line, main
 from regard.loops.availability import are_compiled
 
 SOURCE = Path(regard.__file__).parents[1]
@@ -138,6 +138,7 @@ def preload() -> None:
     ):  # fmt: skip
         with suppress(ImportError):  # private names, which another version may lack
             importlib.import_module(name)
+    command_line()
     # numba reads its own library when it first loads a kernel, which takes longer than a small training.
     for context in ("typing_context", "target_context"):
         getattr(importlib.import_module("numba.core.registry").cpu_target, context).refresh()

@@ -15,6 +15,7 @@ import shutil
 import signal
 import stat
 import sys
+import tempfile
 import time
 from errno import EACCES, EBADF
 from pathlib import Path
@@ -69,6 +70,7 @@ def restrict() -> None:
         forcing(handle)
 
     os.open, os.fsync = open_, fsync
+    tempfile.TemporaryFile = tempfile.NamedTemporaryFile  # type: ignore[assignment,misc]  # as Python has it there
     for name in ("remove", "rename", "replace", "rmdir", "unlink"):
         setattr(os, name, _closed_only(getattr(os, name)))
 

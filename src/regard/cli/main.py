@@ -1,5 +1,6 @@
 """`regard`: the commands, and the message and exit code of every failure."""
 
+import functools
 import logging
 import os
 import re
@@ -82,6 +83,12 @@ app.command(
 )(removed.shortlist)
 
 
+@functools.cache
+def command_line() -> Any:
+    """All commands, ready to be called."""
+    return typer.main.get_command(app)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. A failure is reported in one line, the last of standard error."""
     if arguments is None:
@@ -89,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         streams.claim()
     streams.write_utf8()
     report.show_logged()
-    command = typer.main.get_command(app)
+    command = command_line()
     if "_REGARD_COMPLETE" in os.environ:
         command.main(prog_name="regard")
     words, debug = _take_debug(arguments)
