@@ -6,12 +6,12 @@
 
 (a) patterns: the entropy of each row and the weights of the last row, of all heads. (b) off: the difference of two
 logits without each head. (c) patched: with the output of each head from another text. (d) logits: what each head adds
-to that difference at the last token. Each tool has a process of its own and does what its documentation shows:
-TransformerLens caches the patterns, nnsight saves them, both in their eager form, a watch leaves the fused kernels.
-(b) and (c) are measured for heads of some layers: "seconds of a head" are those of one more head, and "all heads" are
-the rest and so many seconds for each head of the model. Memory is the peak of
-the process above its peak before the task. Without a folder the model is a small random one of the same class.
-It writes benchmarks/results/heads.json.
+to that difference at the last token. Each task of a tool has a process of its own, the tools in turn, and does what
+its documentation shows: TransformerLens caches the patterns, nnsight saves them, both in their eager form, a watch
+leaves the fused kernels. (b) and (c) are measured for heads of some layers: "seconds of a head" are those of one more
+head, and "all heads" are the rest and so many seconds for each head of the model. Seconds are of the processor, on one
+thread. Memory is the peak of the process above its peak before the task. Without a folder the model is a small random
+one of the same class. It writes benchmarks/results/heads.json.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -37,6 +38,7 @@ from _measure import machine
 RESULTS = Path(__file__).parents[1] / "results" / "heads.json"
 TOOLS = ("regard", "transformer_lens", "nnsight")
 TASKS = ("patterns", "off", "patched", "logits")
+SCANS = ("off", "patched")  # one pass for each head, or for several
 LAYERS = {64: 30, 512: 3, 2048: 1}  # how many layers (b) and (c) take at a length; others take all
 PEER_HEADS = {
     64: 30,
@@ -44,6 +46,15 @@ PEER_HEADS = {
     2048: 3,
 }  # how many of their heads the peers run, whose passes take the same time
 TOKEN, OTHER = 17, 42
+LAST = {"logits_to_keep": 1}  # patterns need no logits
+
+
+class Cell(NamedTuple):
+    """One task of one tool at one length."""
+
+    length: int
+    task: str
+    tool: str
 
 
 class Texts:
@@ -73,7 +84,7 @@ class Regard:
         import regard
 
         with regard.watch(self.model) as seen:
-            self.model(text, use_cache=False)
+            self.model(text, use_cache=False, **LAST)
         looks = seen.values()
         return torch.stack(
             [torch.cat([x.entropy(), x.weights([-1])[..., 0, :]], -1) for x in looks]
@@ -134,7 +145,7 @@ class TransformerLens:
 
     def patterns(self, text: torch.Tensor) -> torch.Tensor:
         _, cache = self.bridge.run_with_cache(
-            text, names_filter=lambda name: name.endswith("hook_pattern")
+            text, names_filter=lambda name: name.endswith("hook_pattern"), **LAST
         )
         return torch.stack([rows(pattern) for pattern in cache.values()])
 
@@ -195,7 +206,7 @@ class NNsight:
 
     def patterns(self, text: torch.Tensor) -> torch.Tensor:
         self.model.set_attn_implementation("eager")
-        with self.tracer.trace(text):
+        with self.tracer.trace(text, **LAST):
             saved = []
             for layer in self.tracer.model.layers:
                 saved.append(layer.self_attn.output[1])  # noqa: PERF401 (the tracer rewrites the block)
@@ -300,35 +311,32 @@ def spread(layers: int, heads: int, length: int) -> list[tuple[int, int]]:
 
 
 @torch.no_grad()
-def run_tool(name: str, folder: str, lengths: list[int], out: Path) -> None:
-    """All tasks of one tool, in this process."""
+def run_cell(cell: Cell, folder: str, out: Path) -> None:
+    """One task of one tool at one length, in this process."""
     import transformers
 
     torch.set_num_threads(1)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     config = model.config
-    tool, runs = KINDS[name](model, folder), {}
-    for length in lengths:
-        heads = spread(config.num_hidden_layers, config.num_attention_heads, length)
-        step = 1 if name == "regard" else len(heads) // PEER_HEADS.get(length, len(heads))
-        chosen, results = heads[::step], {}
-        for task in TASKS:
-            method, scans = getattr(tool, task), task in ("off", "patched")
-            for size in (8, length):  # the short one is not counted
-                texts = Texts(config.vocab_size, size)
-                arguments: list[Any] = [texts.text, *[texts.other] * (task == "patched")]
-                arguments += [heads[:1] if size < length else chosen] * scans
-                tool.times = []
-                results[task] = measured(lambda: method(*arguments))  # noqa: B023
-            marginal = results[task]["seconds"] / (len(chosen) + 1)
-            if len(tool.times) > 1:
-                (before, start), *_, (after, end) = tool.times
-                marginal = (end - start) / (after - before)
-            results[task]["marginal"] = marginal
-            print(name, length, task, round(results[task]["seconds"], 2), flush=True)
-        total = config.num_hidden_layers * config.num_attention_heads
-        runs[length] = {"heads": heads, "chosen": chosen, "results": results, "total": total}
-        torch.save(runs, out)
+    tool = KINDS[cell.tool](model, folder)
+    heads = spread(config.num_hidden_layers, config.num_attention_heads, cell.length)
+    count = len(heads) if cell.tool == "regard" else PEER_HEADS.get(cell.length, len(heads))
+    chosen = heads[:: len(heads) // count]
+    method, scans = getattr(tool, cell.task), cell.task in SCANS
+    for size in (8, cell.length):  # the short one is not counted
+        texts = Texts(config.vocab_size, size)
+        arguments: list[Any] = [texts.text, *[texts.other] * (cell.task == "patched")]
+        arguments += [heads[:1] if size < cell.length else chosen] * scans
+        tool.times = []
+        result = measured(lambda: method(*arguments))  # noqa: B023
+    marginal = result["seconds"] / (len(chosen) + 1)
+    if len(tool.times) > 1:
+        (before, start), *_, (after, end) = tool.times
+        marginal = (end - start) / (after - before)
+    total = config.num_hidden_layers * config.num_attention_heads
+    torch.save(
+        {"heads": heads, "chosen": chosen, "total": total, "marginal": marginal} | result, out
+    )
 
 
 def small(folder: str) -> None:
@@ -365,53 +373,37 @@ def converted(source: str, folder: str) -> None:
     transformers.AutoTokenizer.from_pretrained(source, **options).save_pretrained(folder)
 
 
-def compared(folder: str, lengths: list[int], runs: Path) -> dict[int, dict[str, Any]]:
-    """For each length the seconds, bytes, lines and differences of each task and tool."""
-    tables: dict[str, Any] = {}
-    for tool in TOOLS:
-        out = runs / f"{tool}.pt"
-        if not out.exists():
-            command = [
-                sys.executable,
-                __file__,
-                "--tool",
-                tool,
-                "--folder",
-                folder,
-                "--out",
-                str(out),
-            ]
-            subprocess.run([*command, "--lengths", *map(str, lengths)], check=True)
-        tables[tool] = torch.load(out, weights_only=True)
-    return {
-        length: {
-            task: {
-                tool: row(tables[tool][length], tables["regard"][length], task, tool)
-                for tool in TOOLS
-                if length in tables[tool]
-            }
-            for task in TASKS
-        }
-        for length in lengths
-        if length in tables["regard"]
-    }
+def compared(folder: str, lengths: list[int], runs: Path) -> Iterator[dict[int, dict[str, Any]]]:
+    """For each length the seconds, bytes, lines and differences of each task and tool, as far as they are measured."""
+    tables: dict[int, dict[str, Any]] = {}
+    for length, task in product(lengths, TASKS):
+        cells: dict[str, Any] = {}
+        for tool in TOOLS:
+            out = runs / f"{length}-{task}-{tool}.pt"
+            if not out.exists():
+                cell = ["--cell", str(length), task, tool, "--folder", folder, "--out", str(out)]
+                subprocess.run([sys.executable, __file__, *cell], check=True)
+            cells[tool] = torch.load(out, weights_only=True)
+            print(length, task, tool, round(cells[tool]["seconds"], 2), flush=True)
+        rows = {tool: row(cells[tool], cells["regard"], task, tool) for tool in TOOLS}
+        tables.setdefault(length, {})[task] = rows
+        yield tables
 
 
 def row(run: dict[str, Any], ours: dict[str, Any], task: str, tool: str) -> dict[str, Any]:
-    result, expected = run["results"][task], ours["results"][task]["numbers"].flatten()
-    scans, heads = task in ("off", "patched"), len(run["chosen"])
+    expected, scans, heads = ours["numbers"].flatten(), task in SCANS, len(run["chosen"])
     if scans:
         expected = expected[[ours["heads"].index(head) for head in run["chosen"]]]
     values = {
-        "seconds": round(result["seconds"], 3),
-        "MB": round(result["bytes"] / 1e6, 1),
+        "seconds": round(run["seconds"], 3),
+        "MB": round(run["bytes"] / 1e6, 1),
         "lines": len(inspect.getsource(getattr(KINDS[tool], task)).strip().splitlines()) - 1,
-        "largest difference": float((result["numbers"].flatten() - expected).abs().max()),
+        "largest difference": float((run["numbers"].flatten() - expected).abs().max()),
         "largest number": float(expected.abs().max()),
     }
     if scans:
-        marginal = result["marginal"]
-        every = result["seconds"] + (run["total"] - heads) * marginal
+        marginal = run["marginal"]
+        every = run["seconds"] + (run["total"] - heads) * marginal
         values |= {
             "heads": heads,
             "seconds of a head": round(marginal, 4),
@@ -427,14 +419,20 @@ def main() -> None:
     )
     parser.add_argument("--lengths", type=int, nargs="+", default=[64, 512, 2048])
     parser.add_argument(
-        "--runs", type=Path, help="keep the numbers of each tool here, or use those that are there"
+        "--runs",
+        type=Path,
+        help="a folder for the numbers of each cell; cells in it are not run again",
     )
-    parser.add_argument("--tool", choices=TOOLS, help="run this one alone, in this process")
+    parser.add_argument(
+        "--state", default="others compute on it", help="of the machine, for the results"
+    )
+    parser.add_argument("--cell", nargs=3, help="run one cell in this process: length, task, tool")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     os.environ["HF_HUB_OFFLINE"] = "1"
-    if options.tool:
-        run_tool(options.tool, options.folder, options.lengths, options.out)
+    if options.cell:
+        length, task, tool = options.cell
+        run_cell(Cell(int(length), task, tool), options.folder, options.out)
         return
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as runs:
         if options.folder is None:
@@ -444,14 +442,17 @@ def main() -> None:
         else:
             folder = options.folder
         versions = {name: version(name) for name in ("transformers", "transformer_lens", "nnsight")}
-        results = {
+        results: dict[str, Any] = {
             "model": "SmolLM2-135M-Instruct, Q4_1, in float32"
             if options.folder
             else "a small random one",
-            "machine": machine() | versions | {"state": "loaded: others compute on it"},
-            "lengths": compared(folder, options.lengths, options.runs or Path(runs)),
+            "machine": machine() | versions | {"state": options.state},
         }
-        options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        cells = options.runs or Path(runs)
+        cells.mkdir(parents=True, exist_ok=True)
+        for tables in compared(folder, options.lengths, cells):
+            results["lengths"] = tables
+            options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 def version(name: str) -> str | None:

@@ -9,6 +9,7 @@ import torch
 from tests.watching.cases import CLOSE
 from tests.watching.test_patching import CLEAN, CORRUPTED, patched, states_of, with_states
 from tests.watching.test_values import TOKENS, gpt2, llama, ours, torch_encoder
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
 from regard import metrics
@@ -405,3 +406,37 @@ def test_a_model_without_attention_is_refused_with_the_reason(method):
     for model, reason in ((ByHand(), "regard.declare"), (torch.nn.Linear(8, 8), "no attention")):
         with pytest.raises(WatchError, match=f"has seen no attention.*{reason}"):
             regard.effects(model, torch.randn(1, 5, 8), mean, method=method)
+
+
+def test_a_metric_of_the_last_token_needs_the_logits_of_that_token_alone():
+    model, shapes = llama(), []
+    expected = regard.effects(model, lambda model: model(TOKENS), metrics.Difference(4, [1, 2]))
+    model.lm_head.register_forward_hook(lambda _, __, logits: shapes.append(logits.shape[1]))
+    table = regard.effects(model, TOKENS, metrics.Difference(4, [1, 2]))
+    assert set(shapes) == {1}
+    torch.testing.assert_close(table.array(), expected.array(), **CLOSE)
+    inputs = {"input_ids": TOKENS, "logits_to_keep": 2}
+    regard.effects(model, inputs, metrics.LogProbability(4))
+    regard.effects(model, TOKENS, metrics.LogProbability(4, position=2))
+    assert set(shapes) == {1, 2, TOKENS.shape[1]}
+
+
+class LargestTensor(TorchDispatchMode):
+    """The largest number of entries of a tensor that is computed."""
+
+    entries = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            self.entries = max(self.entries, result.numel())
+        return result
+
+
+@pytest.mark.parametrize("edit", [Scale(0.0), Mean()])
+def test_heads_are_switched_off_without_a_matrix_of_weights(edit):
+    length, heads = 300, 4
+    tokens = torch.randint(10, (1, length))
+    with LargestTensor() as largest:
+        regard.effects(llama(), tokens, metrics.Difference(4, 1), edit=edit)
+    assert largest.entries < heads * length**2

@@ -17,10 +17,11 @@ from regard.watching import Seen, change, watch
 from regard.watching.change import Change
 from regard.watching.edits import Edit, From, Scale
 from regard.watching.effect_table import Effect
-from regard.watching.effects import Scan, estimated
+from regard.watching.effects import estimated
 from regard.watching.errors import WatchError
 from regard.watching.inputs import ModelInputs
 from regard.watching.metrics import Difference, LogProbability, Metric, logits_of
+from regard.watching.scan import Scan
 from regard.watching.spelling import encoded, spelled
 
 LISTED = 10  # tokens that may come next, of each place
@@ -342,6 +343,7 @@ class Effects:
     ) -> None:
         if reading.edits:
             raise WatchError("effects are those of a run without edits: undo the edits")
+        place = place if place + 1 < len(reading.ids) else -1  # the last one needs no other logits
         self._metric: Metric = (
             LogProbability(token, place) if minus is None else Difference(token, minus, place)
         )

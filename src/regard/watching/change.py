@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.attention.by_name import not_callable
+from regard.attention.looks import Look
 from regard.watching.edits import Edit
 from regard.watching.errors import WatchError
 from regard.watching.interception import begin, end
@@ -28,7 +29,7 @@ def change(model: nn.Module, edits: Mapping[str, Edits]) -> Change:
 
     It changes the attentions that `regard.watch` sees. Edits of weights come before those of outputs.
 
-    The weights of an edited attention are computed as a
+    Where weights are edited, they are computed as a
     matrix, which `weights` of the change returns; dropout is not applied to them. A `watch` that is open at the same
     time sees the queries and keys of an edited attention, that is its weights before the edit.
 
@@ -183,11 +184,25 @@ class _Edited:
         self._of_outputs = [each for each in bound if isinstance(each, Edit) and each.edits_outputs]
         self._of_weights = [each for each in bound if each not in self._of_outputs]
         self._queries, self._start, self.names = 0, 0, names
-        self.weights: list[Tensor] = []
+        self._planes: list[Tensor | Look] = []
+
+    @property
+    def edits_weights(self) -> bool:
+        return bool(self._of_weights)
 
     @property
     def edits_outputs(self) -> bool:
         return bool(self._of_outputs)
+
+    @property
+    def weights(self) -> list[Tensor]:
+        """Those of each call; those of edited outputs alone are computed here."""
+        planes = [x if isinstance(x, Tensor) else x.weights().detach() for x in self._planes]
+        return [each if each.ndim > 3 else each.unsqueeze(-3) for each in planes]
+
+    def unedited(self, look: Look) -> None:
+        self._start, self._queries = self._queries, self._queries + look.shape[-2]
+        self._planes.append(look)
 
     def of_weights(self, weights: Tensor) -> Tensor:
         self._start, self._queries = self._queries, self._queries + weights.shape[-2]
@@ -203,7 +218,7 @@ class _Edited:
                     f"an edit of {self.names[1]} returned {returned}: return weights of shape {list(weights.shape)}"
                 )
             weights = edited
-        self.weights.append(weights.detach())
+        self._planes.append(weights.detach())
         return weights
 
     def of_outputs(self, outputs: Tensor) -> Tensor:

@@ -49,6 +49,11 @@ class Edit(ABC):
         """Whether it edits the outputs of heads, and not their weights."""
         return False
 
+    @property
+    def is_of_readings(self) -> bool:
+        """Whether the same edit of outputs in place of weights gives the same reading."""
+        return self.edits_outputs
+
     def bound(self, names: Sequence[str]) -> Edit:
         """The edit for an attention that has these names."""
         return self
@@ -109,6 +114,10 @@ class Scale(Edit):
     """
 
     factor: float
+
+    @property
+    def is_of_readings(self) -> bool:
+        return self.keys is None
 
     def of(self, weights: Tensor, start: int) -> Tensor:
         return weights * self.factor

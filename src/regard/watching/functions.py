@@ -149,7 +149,18 @@ def _read_regard(
     return weights.to(value.dtype) @ value, StoredLook(weights)
 
 
-register("torch.nn.functional.scaled_dot_product_attention", fused_call, read=_read_fused)
+def _grouped(outputs: Tensor, query: Tensor, *_: Any, **__: Any) -> Tensor:
+    """Outputs of heads, with the axis of their groups if the queries have one."""
+    grouped = query.ndim > outputs.ndim and query.ndim > 4
+    return outputs.unflatten(-3, query.shape[-4:-2]) if grouped else outputs
+
+
+register(
+    "torch.nn.functional.scaled_dot_product_attention",
+    fused_call,
+    read=_read_fused,
+    layout=lambda outputs, *_, **__: outputs,
+)
 register("torch.nn.attention.flex_attention.flex_attention", flex_call, read=_read_flex)
 register("regard.attention.attend.read", regard_call, read=_read_regard)
 for path in (
@@ -157,7 +168,10 @@ for path in (
     "regard.attention.kernels.additive.steps.attend_step",
 ):
     register(
-        path, regard_call, read=lambda *arguments, **options: _read_regard(*arguments, **options)[0]
+        path,
+        regard_call,
+        read=lambda *arguments, **options: _read_regard(*arguments, **options)[0],
+        layout=_grouped,
     )
 
 

@@ -22,7 +22,13 @@ from regard.watching import functions, running
 from regard.watching.captured import CapturedCall
 from regard.watching.errors import WatchError
 from regard.watching.implied import Implied, difference, is_close, packed_lengths
-from regard.watching.interception import Adapter, adapter_of, register, replace_function
+from regard.watching.interception import (
+    Adapter,
+    adapter_of,
+    edited_outputs,
+    register,
+    replace_function,
+)
 from regard.watching.masks import FlexMask
 
 Function = Callable[..., Any]
@@ -95,8 +101,7 @@ def _compared(function: Function, name: str) -> Function:
             running.report_attention(lambda: _agreeing(name, result, *arguments, **options))
             return result
         call = _agreeing(name, result, *arguments, **options)
-        outputs = edit.of_weights(call.look().weights()) @ call.values()
-        outputs = edit.of_outputs(outputs) if edit.edits_outputs else outputs
+        outputs = edited_outputs(call, edit)
         running.report_attention(lambda: call, edited=True)
         return outputs.transpose(1, 2).contiguous().to(result[0].dtype), *result[1:]
 
@@ -255,7 +260,11 @@ def _read(
     *_: Any,
     **__: Any,
 ) -> tuple[Tensor, None]:
-    return functions.reading(weights, value).transpose(1, 2).contiguous(), None
+    return _laid_out(functions.reading(weights, value))
+
+
+def _laid_out(outputs: Tensor, *_: Any, **__: Any) -> tuple[Tensor, None]:
+    return outputs.transpose(1, 2).contiguous(), None
 
 
 def _read_eager(weights: Tensor, *arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:
@@ -274,6 +283,6 @@ for path, capture in (
     ("transformers.integrations.sdpa_attention.sdpa_attention_forward", _sdpa),
     ("transformers.integrations.flex_attention.flex_attention_forward", _flex),
 ):
-    register(path, capture, read=_read, when=_describes)
+    register(path, capture, read=_read, when=_describes, layout=_laid_out)
 replace_function(f"{INTERFACE}.get_interface", _get_interface)
 replace_function(f"{INTERFACE}.__getitem__", _getitem)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from inspect import signature
 from typing import Any
 
 from torch import Tensor, nn
@@ -62,11 +63,15 @@ def copy_of(output: Any, number: int, copies: int, entries: int) -> Any:
     )
 
 
+LAST_LOGITS = "logits_to_keep"  # an argument of language models of transformers
+
+
 @dataclass(frozen=True)
 class ModelInputs:
     """A tensor, a tuple, a mapping of arguments, or a function that runs the model."""
 
     inputs: Any
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def entries(self) -> int:
@@ -90,15 +95,25 @@ class ModelInputs:
         """The same, with tensors of inference mode copied, so that they can be in a graph."""
         if self._is_function:
             return self
-        return ModelInputs(
-            mapped(self.inputs, lambda each: each.clone() if each.is_inference() else each)
-        )
+        inputs = mapped(self.inputs, lambda each: each.clone() if each.is_inference() else each)
+        return replace(self, inputs=inputs)
+
+    def of_last_logits(self, model: nn.Module) -> ModelInputs:
+        """The same; a model of Hugging Face then computes the logits of the last token alone."""
+        names = self.inputs if isinstance(self.inputs, Mapping) else ()
+        if (
+            self._is_function
+            or LAST_LOGITS not in signature(model.forward).parameters
+            or any(name in names for name in (LAST_LOGITS, "labels"))
+        ):
+            return self
+        return replace(self, options={LAST_LOGITS: 1})
 
     def run(self, model: nn.Module, copies: int = 1) -> Any:
         """The output of the model for several copies of the batch."""
         if self._is_function:
             return self.inputs(model)
         if isinstance(self.inputs, Mapping):
-            return model(**repeated(dict(self.inputs), self.entries, copies))
+            return model(**repeated(dict(self.inputs), self.entries, copies), **self.options)
         arguments = self.inputs if isinstance(self.inputs, tuple) else (self.inputs,)
-        return model(*repeated(arguments, self.entries, copies))
+        return model(*repeated(arguments, self.entries, copies), **self.options)

@@ -41,6 +41,7 @@ def register(
     when: Callable[..., bool] | None = None,
     weights: Callable[..., Tensor | None] | None = None,
     encloses: bool = False,
+    layout: Function | None = None,
 ) -> None:
     """Let watches see the calls of an attention function of another library.
 
@@ -59,6 +60,8 @@ def register(
         weights: takes the result and the arguments, and returns the weights of the result or None.
             The look is checked against their last row.
         encloses: whether `read` calls another registered function, in which outputs of heads are edited.
+        layout: takes edited outputs of the heads (*batch, heads, queries, d_value) and the arguments, and returns
+            the result of the function. Without it, `read` lays them out, by a matrix of weights for each head.
 
     Raises:
         WatchError: the module is imported and has no such function.
@@ -72,7 +75,7 @@ def register(
         ...     return CapturedCall(q, k, score=regard.scores.Dot())
         >>> register(attention, adapter, read=lambda weights, q, k, v: weights @ v)
     """
-    registered = Adapter(adapter, read, when, weights, encloses)
+    registered = Adapter(adapter, read, when, weights, encloses, layout)
     path = function if isinstance(function, str) else _path_of(function)
     if isinstance(function, str) or isinstance(_owner(path)[0], type):  # of a class: a method
         replace_function(path, registered.wrap)
@@ -114,6 +117,7 @@ class Adapter:
     when: Callable[..., bool] | None = None
     weights: Callable[..., Tensor | None] | None = None
     encloses: bool = False
+    layout: Function | None = None
 
     def wrap(self, original: Function) -> Function:
         @functools.wraps(original)
@@ -149,21 +153,37 @@ class Adapter:
     ) -> Any:
         """The result with edited weights, or with edited outputs of the heads."""
         call = self.call(*arguments, **named).captured()
-        weights = edit.of_weights(call.look().weights())
-        if not edit.edits_outputs or self.encloses:
-            return read(weights, *arguments, **named)
-        if call.value is None:
-            raise WatchError("outputs of its heads cannot be edited: its adapter has no value")
+        if self.encloses or not edit.edits_outputs:
+            return read(edit.of_weights(call.look().weights()), *arguments, **named)
+        outputs = edited_outputs(call, edit)
+        if self.layout is not None:
+            return self.layout(outputs, *arguments, **named)
         # The function reads the edited outputs as values, each query its own, so they have its layout.
-        values = call.values()
-        outputs = edit.of_outputs(weights.to(values.dtype) @ values)
-        ones = torch.eye(weights.shape[-2], dtype=weights.dtype, device=weights.device)
-        ones = ones.expand(*weights.shape[:-1], weights.shape[-2])
+        ones = torch.eye(outputs.shape[-2], dtype=outputs.dtype, device=outputs.device)
+        ones = ones.expand(*outputs.shape[:-1], outputs.shape[-2])
         if "value" in named:
             return read(ones, *arguments, **{**named, "value": outputs})
         place = 2 + bool(arguments and isinstance(arguments[0], nn.Module))
         arguments = (*arguments[:place], outputs, *arguments[place + 1 :])
         return read(ones, *arguments, **named)
+
+
+def edited_outputs(call: CapturedCall, edit: running.Edit) -> Tensor:
+    """What the heads read after the edits; without a matrix of weights where none is edited.
+
+    Raises:
+        WatchError: the values are not known.
+    """
+    if call.value is None:
+        raise WatchError("outputs of its heads cannot be edited: its adapter has no value")
+    if edit.edits_weights:
+        values = call.values()
+        outputs = edit.of_weights(call.look().weights()).to(values.dtype) @ values
+    else:
+        edit.unedited(call.look())
+        with running.reports_suppressed():  # this reading is no attention of the model
+            outputs = call.reading()
+    return edit.of_outputs(outputs) if edit.edits_outputs else outputs
 
 
 def softmax(original: Function) -> Function:

@@ -27,6 +27,11 @@ class Metric(ABC):
     def of(self, logits: Float[Tensor, "entries length vocabulary"]) -> Float[Tensor, "entries"]:
         """The number of each batch entry."""
 
+    @property
+    def reads_last(self) -> bool:
+        """Whether it reads the logits of the last token alone."""
+        return getattr(self, "position", None) == -1
+
     def beside(self, output: Any) -> Metric:
         """The metric for models whose unedited output is this."""
         return self

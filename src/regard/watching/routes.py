@@ -12,13 +12,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.looks import Look
-from regard.watching.effects import attentions_of
 from regard.watching.errors import WatchError
 from regard.watching.gradients import output_gradients
 from regard.watching.inputs import ModelInputs
 from regard.watching.measures import BLOCK
 from regard.watching.paths import Layers
 from regard.watching.table import html
+from regard.watching.units import attentions_of
 from regard.watching.watch import watch
 
 PLOTTER = "regard.viewing.grid"  # imported by name: the library works without pictures

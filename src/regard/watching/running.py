@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from regard.attention.looks import Look
 from regard.loops.availability import transformed
 from regard.watching.steps import Site, call_site, grows
 
@@ -66,7 +67,14 @@ class Edit(Protocol):
     """The edits of an attention that is running. Edits of outputs come after those of weights."""
 
     @property
+    def edits_weights(self) -> bool: ...
+
+    @property
     def edits_outputs(self) -> bool: ...
+
+    def unedited(self, look: Look) -> None:
+        """Note the weights of a call whose outputs alone are edited."""
+        ...
 
     def of_weights(self, weights: Tensor) -> Tensor:
         """The edited weights (*batch, heads, queries, keys)."""
@@ -84,8 +92,16 @@ class Edits(NamedTuple):
     weights: Tensor | None = None  # those that an enclosing attention edited
 
     @property
+    def edits_weights(self) -> bool:
+        return self.weights is not None or any(each.edits_weights for each in self.edits)
+
+    @property
     def edits_outputs(self) -> bool:
         return any(each.edits_outputs for each in self.edits)
+
+    def unedited(self, look: Look) -> None:
+        for edit in self.edits:
+            edit.unedited(look)
 
     def of_weights(self, weights: Tensor) -> Tensor:
         if self.weights is not None:
