@@ -186,6 +186,8 @@ def test_numbers_have_the_values_and_the_output_of_the_head(tiny, server, run):
     torch.testing.assert_close(
         torch.tensor(numbers["stages"]["head output"]), weight @ reading, **CLOSE
     )
+    assert numbers["split"] == pytest.approx(numbers["terms"]["score"], abs=1e-4)
+    assert {pair["query"] for pair in numbers["pairs"]} >= {"embedding", "layer.0.mlp"}
     cells = posted(server, "cell", run=run["run"], query=5, key=2).json()
     assert cells["layer.1.self"][2] == pytest.approx(numbers["weights"][2])
 

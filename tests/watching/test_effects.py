@@ -421,6 +421,16 @@ def test_a_metric_of_the_last_token_needs_the_logits_of_that_token_alone():
     assert set(shapes) == {1, 2, TOKENS.shape[1]}
 
 
+def test_layers_below_a_single_one_are_computed_once():
+    model, calls = llama(), []
+    model.model.layers[0].mlp.register_forward_hook(lambda *_: calls.append(0))
+    table = regard.effects(model, TOKENS, metrics.Difference(4, 1), layers=[1], batch=1)
+    assert table.reused
+    assert len(calls) == 2  # the pass that is watched, and the pass that is kept
+    every = regard.effects(model, TOKENS, metrics.Difference(4, 1))
+    torch.testing.assert_close(table.array()[0], every.array()[1], **CLOSE)
+
+
 class LargestTensor(TorchDispatchMode):
     """The largest number of entries of a tensor that is computed."""
 

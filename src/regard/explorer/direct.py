@@ -37,6 +37,7 @@ class Direct:
         names: of the summands: "embedding", the name of each attention, "layer.3.mlp".
         summands: (summands, length, width).
         normed: (length, width), the stream after the norm, as the unembedding read it.
+        entries: the norm before each attention, by its name, or why it is not known.
     """
 
     names: list[str]
@@ -44,6 +45,20 @@ class Direct:
     unembedding: nn.Linear
     norm: Norm
     normed: Float[Tensor, "length width"]
+    entries: Mapping[str, Norm | str]
+
+    @torch.no_grad()
+    def entering(self, name: str, place: int) -> Float[Tensor, "summands width"]:
+        """What each summand below an attention adds to its input at a place, without biases of the norm.
+
+        Raises:
+            DirectError: the norm before the attention is not known.
+        """
+        norm = self.entries[name]
+        if isinstance(norm, str):
+            raise DirectError(norm)
+        summands = self.summands[: self.names.index(name), place]
+        return norm.linear(summands, summands.sum(0))
 
     @torch.no_grad()
     def of(
@@ -173,6 +188,7 @@ def _split(
     if any(block not in calls for block in blocks):
         raise DirectError("a layer returns no vector for each token")
     names, summands = ["embedding"], [calls[blocks[0]][0][0]]
+    entries: dict[str, Norm | str] = {}
     for number, block in enumerate(blocks):
         stream_in, stream_out = (each[0] for each in calls[block])
         attentions = [path for path in paths if path.startswith(f"{block}.") or path == block]
@@ -190,6 +206,10 @@ def _split(
             raise DirectError(
                 f"{block} adds something else than the outputs of its attention and one more layer"
             )
+        norms = [path for path in children if _same(calls[path][1], calls[attentions[0]][0])]
+        entries[paths[attentions[0]]] = _entry(
+            model, norms, calls[block][0], calls[attentions[0]][0], calls
+        )
         names += [paths[attentions[0]], f"layer.{number}.{match.rpartition('.')[2]}"]
         summands += [output, remainder]
         if number + 1 < len(blocks) and not _close(calls[blocks[number + 1]][0][0], stream_out):
@@ -213,13 +233,31 @@ def _split(
         raise DirectError("there is more than a norm between the last layer and the unembedding")
     stacked = torch.stack(summands)
     module = None if norm_path is None else model.get_submodule(norm_path)
-    split = Direct(names, stacked, unembedding, Norm.of(module, final[0]), entered[0])
+    norm = Norm.of(module, final[0])
+    split = Direct(names, stacked, unembedding, norm, entered[0], entries)
     token = int(logits[-1].argmax())
     if not _close(
         torch.tensor(sum(part for _, part in split.terms(-1, token))), logits[-1, token].cpu()
     ):
         raise DirectError("the summands do not add up to the logits")
     return split
+
+
+def _entry(
+    model: nn.Module,
+    norms: list[str],
+    stream: Tensor,
+    entered: Tensor,
+    calls: Mapping[str, tuple[Tensor, Tensor]],
+) -> Norm | str:
+    """The norm between the stream and an attention, or why it is not known."""
+    path = next((each for each in norms if _same(calls[each][0], stream)), None)
+    if path is None and not _same(entered, stream):
+        return "there is more than a norm between the residual stream and the attention"
+    try:
+        return Norm.of(None if path is None else model.get_submodule(path), stream[0])
+    except DirectError as reason:
+        return str(reason)
 
 
 def _unembedding(

@@ -21,6 +21,8 @@ from regard.attention.blocks import Residual
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.scores import DotLike, ScaledDot
 from regard.attention.scores.score import PairScore
+from regard.explorer.direct import DirectError
+from regard.explorer.split_scores import ScoreSplits
 from regard.watching import Seen
 from regard.watching.captured import CapturedCall, Selection
 from regard.watching.change import Change
@@ -68,6 +70,7 @@ class Arithmetic:
     looks: Seen
     trace: Trace | None = None  # without one, only what the kept values tell
     change: Change | None = None
+    splits: Callable[[], ScoreSplits | str] | None = None  # of the scores of a language model
 
     @torch.no_grad()
     def of(self, name: str, head: int, query: int, key: int) -> Object:
@@ -89,6 +92,7 @@ class Arithmetic:
         modules = dict(self.model.named_modules())
         if self.trace is None:
             numbers |= self._readings(name, head, row, weights)
+            numbers |= self._summands(name, head, query, key, call.score or ScaledDot())
         elif isinstance(module := modules.get(path), MultiHeadAttention):
             numbers["stages"] = self._stages(module, path, head, row, weights)
             numbers |= self._components(module, path, head, row, key, call.score or ScaledDot())
@@ -197,27 +201,22 @@ class Arithmetic:
         queries = _turned(module, queries, module.query_norm, row)
         keys = _projected(key_stream, module.key_projection, head // group, d_head)
         keys = _turned(module, keys, module.key_norm, key)
-        names = list(queries), list(keys)
-        factors = torch.stack(list(queries.values())), torch.stack(list(keys.values()))
-        split = score.split(*factors)
-        if split is None:
-            return {"unsplit": "the score is not linear in the queries and keys"}
-        query_factors, key_factors, scale = split
-        table = query_factors @ key_factors.mT * scale
-        order = table.abs().flatten().argsort(descending=True)[:PAIRS].tolist()
-        pairs = [
-            {
-                "query": names[0][at // len(names[1])],
-                "key": names[1][at % len(names[1])],
-                "score": float(table.flatten()[at]),
-            }
-            for at in order
-        ]
-        return {
-            "pairs": pairs,
-            "rest": float(table.sum()) - sum(each["score"] for each in pairs),
-            "split": float(table.sum()),
-        }
+        return _pairs(score, list(queries), list(keys), *map(_stacked, (queries, keys)))
+
+    def _summands(self, name: str, head: int, query: int, key: int, score: Any) -> Object:
+        """The score of a language model, split by pairs of summands of its residual stream, or why it cannot be."""
+        if self.splits is None:
+            return {}
+        if not isinstance(score, DotLike):
+            return {"unsplit": "the score is not a dot product of projections"}
+        splits = self.splits()
+        if isinstance(splits, str):
+            return {"unsplit": splits}
+        try:
+            names, queries, keys = splits.of(name, head, query, key)
+        except DirectError as reason:
+            return {"unsplit": str(reason)}
+        return _pairs(score, names, names, queries, keys)
 
 
 class Streams:
@@ -304,6 +303,32 @@ def _turned(
     if module.rotary is None:
         return normed
     return {name: module.rotary(part[None], place)[0] for name, part in normed.items()}
+
+
+def _stacked(components: Mapping[str, Tensor]) -> Tensor:
+    return torch.stack(list(components.values()))
+
+
+def _pairs(
+    score: Any, query_names: list[str], key_names: list[str], queries: Tensor, keys: Tensor
+) -> Object:
+    """The largest of the products of components of a query and of a key, and the sum of the others."""
+    split = score.split(queries, keys)
+    if split is None:
+        return {"unsplit": "the score is not linear in the queries and keys"}
+    query_factors, key_factors, scale = split
+    table = query_factors @ key_factors.mT * scale
+    order = table.abs().flatten().argsort(descending=True)[:PAIRS].tolist()
+    pairs = [
+        {
+            "query": query_names[at // len(key_names)],
+            "key": key_names[at % len(key_names)],
+            "score": float(table.flatten()[at]),
+        }
+        for at in order
+    ]
+    total = float(table.sum())
+    return {"pairs": pairs, "rest": total - sum(x["score"] for x in pairs), "split": total}
 
 
 def _terms(call: CapturedCall, row: int, key: int) -> Object:

@@ -231,6 +231,11 @@ class Reading:
     rows: list[list[dict[str, Any]]] | None = None
     scans: dict[Any, Effects] = field(default_factory=dict)
 
+    def run_again(self) -> Any:
+        """The output of the model, with the same edits."""
+        with change(self.language.model, self.edits) if self.edits else nullcontext():
+            return self.language.run(self.ids)
+
     def scene(
         self, text: str, chat: bool = False, base: Reading | None = None, moved: bool = False
     ) -> Scene:

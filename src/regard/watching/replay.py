@@ -16,13 +16,17 @@ class Blocks:
 
     Args:
         model: the model.
-        paths: of the attentions in it.
+        paths: of attentions in it. The lists that hold them count, with all their layers.
     """
 
     def __init__(self, model: nn.Module, paths: Iterable[str]) -> None:
         self._of_path = {path: block_of(model, path) for path in paths}
-        names = dict.fromkeys(name for name in self._of_path.values() if name)
-        self._modules = {name: model.get_submodule(name) for name in names}
+        lists = dict.fromkeys(name.rpartition(".")[0] for name in self._of_path.values() if name)
+        self._modules = {
+            f"{path}.{number}": module
+            for path in lists
+            for number, module in model.get_submodule(path).named_children()
+        }
         self._outputs: dict[str, Any] = {}
         self._calls: list[str] = []
 

@@ -14,7 +14,6 @@ from starlette.routing import Route
 
 from regard.errors import RegardError
 from regard.explorer.contract import Attention, pack, stacks
-from regard.explorer.direct import Direct, direct
 from regard.explorer.prompting import FromPrompt, LanguageModel, Reading
 from regard.explorer.server.edits import EDITS, PATH, edits_of
 from regard.explorer.server.models import Models
@@ -22,7 +21,6 @@ from regard.explorer.server.runs import Prompt, Run, Runs
 from regard.serving import fields
 from regard.serving.errors import Cancelled, Refused
 from regard.serving.work import Task, Work
-from regard.watching.change import change
 from regard.watching.edits import Edit
 from regard.watching.routes import rollout_row
 
@@ -155,9 +153,7 @@ class Prompts:
 
         def call(task: Task) -> dict[str, Any]:
             task("running the model", 0, 1)
-            if prompt.direct is None:
-                prompt.direct = _guarded(lambda: _direct(reading))
-            split, token_name = prompt.direct, reading.names([token])[0]
+            split, token_name = _guarded(prompt.direct), reading.names([token])[0]
             if isinstance(split, str):
                 return {"token": token_name, "objection": split}
             arithmetic = run.arithmetic(self._models)
@@ -264,16 +260,6 @@ class Prompts:
 
     async def _binary(self, request: Request, call: Callable[[Task], bytes]) -> Response:
         return Response(await self._work.run(request, call, None), media_type=BINARY)
-
-
-def _direct(reading: Reading) -> Direct | str:
-    def run() -> Any:
-        if not reading.edits:
-            return reading.language.run(reading.ids)
-        with change(reading.language.model, reading.edits):
-            return reading.language.run(reading.ids)
-
-    return direct(reading.language.model, run, reading.seen)
 
 
 def _guarded(call: Callable[[], T]) -> T:

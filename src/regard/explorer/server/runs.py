@@ -10,10 +10,11 @@ from torch import Tensor
 
 from regard.explorer import contract, translating
 from regard.explorer.contract import Attention, Scene
-from regard.explorer.direct import Direct
+from regard.explorer.direct import Direct, direct
 from regard.explorer.numbers import Arithmetic
 from regard.explorer.prompting import Reading
 from regard.explorer.server.models import Models
+from regard.explorer.split_scores import ScoreSplits
 from regard.explorer.tiles import Tiles
 from regard.serving.errors import Refused
 from regard.translation.results import Translation
@@ -34,13 +35,31 @@ class Prompt:
     reading: Reading
     text: str
     chat: bool
-    # The summands of its logits, or why there are none; None: not yet computed.
-    direct: Direct | str | None = None
+    _direct: Direct | str | None = None
+    _splits: ScoreSplits | None = None
+
+    def direct(self) -> Direct | str:
+        """The summands of its logits, or why there are none; computed once."""
+        if self._direct is None:
+            reading = self.reading
+            self._direct = direct(reading.language.model, reading.run_again, reading.seen)
+        return self._direct
+
+    def splits(self) -> ScoreSplits | str:
+        """The splits of its scores by those summands, or why there are none."""
+        split, reading = self.direct(), self.reading
+        if isinstance(split, str):
+            return split
+        if self._splits is None:
+            paths = {name: reading.seen.path(name) for name in reading.seen}
+            self._splits = ScoreSplits(reading.language.model, reading.run_again, split, paths)
+        return self._splits
 
     @property
     def nbytes(self) -> int:
         """The memory of its queries, keys, values and summands."""
-        return self.reading.nbytes + (self.direct.nbytes if isinstance(self.direct, Direct) else 0)
+        split = self._direct.nbytes if isinstance(self._direct, Direct) else 0
+        return self.reading.nbytes + split
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +106,12 @@ class Run:
         """The numbers of this pass; that of a translation is run again when they are first asked for."""
         if self.prompt is not None:
             reading = self.prompt.reading
-            return Arithmetic(reading.language.model, reading.seen, change=reading.edited)
+            return Arithmetic(
+                reading.language.model,
+                reading.seen,
+                change=reading.edited,
+                splits=self.prompt.splits,
+            )
         if self.translation is None:
             raise Refused(400, "run: this run has no model that could be run again")
         if not self._numbers:
