@@ -15,7 +15,7 @@ from torch import Tensor
 
 import regard
 from regard.attention import masks
-from regard.attention.kernels import tiled
+from regard.attention.kernels import serve, tiled
 from regard.attention.masks import tiles as division
 from regard.attention.masks.tiles import tiles
 from regard.attention.positions import Alibi, RelativeBias
@@ -292,12 +292,36 @@ def test_nan_in_padding_reaches_neither_reading_nor_gradients() -> None:
     assert all(each.isfinite().all() for each in (reading, *gradients))
 
 
+@pytest.mark.parametrize("kernel", ["sdpa", "matmul", "blocked"])
+@pytest.mark.parametrize("is_recorded", [False, True])
+@pytest.mark.parametrize("spoilt", [torch.nan, -torch.inf])
+def test_hidden_keys_are_found_in_gradients_and_no_inputs_are_summed(
+    kernel: str, is_recorded: bool, spoilt: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "are_finite", None)
+    tensors = draw_tensors(Frame((2, 1), 8, 8, CPU), 4, 4, torch.float64)
+    mask, rate = CAUSAL & masks.padding([8, 5]), 0.1 if kernel == "matmul" else 0.0
+
+    def gradients(*sides: Tensor) -> tuple[Tensor, ...]:
+        torch.manual_seed(0)
+        with regard.kernel(kernel):
+            reading = regard.attend(*sides, mask=mask, dropout=rate)
+        return torch.autograd.grad(reading.sin().sum(), sides, create_graph=is_recorded)
+
+    clean = gradients(*tensors)
+    with torch.no_grad():
+        tensors[1][1, :, 5:] = spoilt
+    for name, gradient, exact in zip("qkv", gradients(*tensors), clean, strict=True):
+        compare(name, gradient, exact, 1e-12)
+
+
 @pytest.mark.parametrize("how", ["fused", "dropout", "trained bias", "bias by positions"])
-@pytest.mark.parametrize("name", ["window", "causal and padding", "complement"])
+@pytest.mark.parametrize("name", ["window", "causal and padding", "complement", "union"])
 def test_second_gradients_are_those_of_the_reference(how: str, name: str) -> None:
     tensors = draw_tensors(Frame((2, 2), 12, 12, CPU), 4, 4, torch.float64)
     bias: Any = {"bias by positions": Alibi(2)}.get(how)
-    mask = {"window": masks.band(3, 2)}.get(name) or MASKS[name](12)
+    union = masks.band(1, 0) | masks.padding([2])  # its tiles hold two runs of keys
+    mask = {"window": masks.band(3, 2), "union": union}.get(name) or MASKS[name](12)
     leaves = list(tensors)
     if how == "trained bias":
         bias = torch.randn(2, 1, 12, 12, dtype=torch.float64).requires_grad_()

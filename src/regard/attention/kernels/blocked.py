@@ -43,8 +43,9 @@ class Blocked:
             return read(request, weigh(section), value)
 
         tensors = (request.query, key, value, request.bias)
-        height = BLOCK // max(1, request.row_size)
-        return in_blocks(request, tensors, Blocks(block, spans_of(request, height)))
+        spans = spans_of(request, BLOCK // max(1, request.row_size))
+        hides = request.is_checked and request.has_vectors(request.query, key)
+        return in_blocks(request, tensors, Blocks(block, spans, hides=hides))
 
 
 def in_blocks(request: Request, tensors: Sequence[Any], blocks: Blocks) -> Tensor:
@@ -59,6 +60,7 @@ def in_blocks(request: Request, tensors: Sequence[Any], blocks: Blocks) -> Tenso
     if leaves is None:
         checkpointed = partial(checkpoint, blocks.at, tensors, use_reentrant=False)
         return blocks.join([checkpointed(span) for span in blocks.spans])
+    request.checks_gradients = blocks.hides
     reading: Tensor = Recomputed.apply(blocks, *tensors, *leaves)  # type: ignore[no-untyped-call]
     return reading
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from regard.attention.dropout import keep
 from regard.attention.kernels.recomputing import (
     BIAS,
-    OTHERS,
     QUERY,
+    VALUE,
     Blocks,
     leaves_of,
     record_mark,
@@ -205,9 +205,15 @@ def flat(tensor: Tensor, batch: Shape) -> Tensor:
 class PieceBlocks(Blocks):
     """Blocks that are pieces, of tensors with four axes."""
 
-    def cut(self, side: int, tensor: Any, span: Any) -> Any:
-        if tensor is None or side >= OTHERS:
-            return tensor
+    def place(self, side: int, tensor: Tensor, span: Any) -> Any:
         if side == BIAS:
-            return tensor[span.within(tensor)]
-        return tensor[span.rows if side == QUERY else span.columns]
+            return span.within(tensor)
+        return span.rows if side == QUERY else span.columns
+
+    def write(self, tensors: Sequence[Any]) -> Tensor:
+        """The reading; queries without a tile have nothing to read."""
+        query, value = tensors[QUERY], tensors[VALUE]
+        reading: Tensor = value.new_zeros(*query.shape[:-1], value.shape[-1])
+        for piece in self.spans:
+            reading[piece.rows] = self.at(tensors, piece)
+        return reading

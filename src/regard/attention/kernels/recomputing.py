@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import get_device_states, set_device_states
 
+from regard.attention.kernels.zeroed import finite, has_nan
 from regard.attention.products import widen
 from regard.attention.versions import Reads, Versions
 
@@ -31,6 +32,7 @@ class Span(NamedTuple):
 Read = Callable[[Tensor, Tensor, Tensor, Tensor | None, Any], Tensor]  # the last is a span
 QUERY, KEY, VALUE, BIAS, OTHERS = range(5)
 NAMES = ("query", "key", "value", "bias")
+ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -43,17 +45,22 @@ class Blocks:
     read: Read
     spans: Iterable[Any]
     result: int = QUERY  # the side that the reading has as many rows as
+    hides: bool = False  # keys that hold NaN or infinity: the gradients are checked for them
+
+    def place(self, side: int, tensor: Tensor, span: Any) -> Any:
+        """Where a block's part of the query, key, value or bias lies."""
+        if side == QUERY:
+            return ..., span.rows, ALL
+        if side != BIAS:
+            return ..., span.columns, ALL
+        rows = span.rows if tensor.shape[-2] > 1 else ALL
+        return ..., rows, span.columns if tensor.shape[-1] > 1 else ALL
 
     def cut(self, side: int, tensor: Any, span: Any) -> Any:
-        """A block's part of the query, key, value or bias."""
+        """A block's part of the query, key, value or bias; all of another tensor."""
         if tensor is None or side >= OTHERS:
             return tensor
-        if side == QUERY:
-            return tensor[..., span.rows, :]
-        if side != BIAS:
-            return tensor[..., span.columns, :]
-        rows = span.rows if tensor.shape[-2] > 1 else slice(None)
-        return tensor[..., rows, span.columns if tensor.shape[-1] > 1 else slice(None)]
+        return tensor[self.place(side, tensor, span)]
 
     def at(self, tensors: Sequence[Any], span: Any) -> Tensor:
         query, key, value, bias = (
@@ -104,6 +111,17 @@ class Blocks:
 
         return replace(self, read=read)
 
+    def gradients(
+        self, tensors: Sequence[Any], needs: Sequence[bool], upstream: Tensor
+    ) -> list[Tensor | None]:
+        """The gradients of the tensors, by autograd."""
+
+        def gradients(reading: Tensor, leaves: Sequence[Tensor], span: Any) -> list[Tensor | None]:
+            return _grad(reading, leaves, needs, self.cut(self.result, upstream, span))
+
+        with torch.enable_grad():
+            return self.sums(tensors, needs, gradients)
+
     def sums(
         self,
         tensors: Sequence[Any],
@@ -129,8 +147,10 @@ class Blocks:
             check_leaves(reading, since, leaves)
             for i, gradient in enumerate(gradients(reading, leaves, span)):
                 if gradient is not None:
+                    side = sides[i]
+                    place = ... if side >= OTHERS else self.place(side, totals[i], span)
                     with torch.no_grad():
-                        self.cut(sides[i], totals[i], span).add_(gradient)
+                        totals[i][place] += gradient
         return [
             None if total is None else total.to(tensor.dtype)
             for total, tensor in zip(totals, tensors, strict=True)
@@ -197,10 +217,12 @@ class Recomputed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
-        needs = ctx.needs_input_grad[1:]
-        gradients = RecomputedGradients.apply(  # type: ignore[no-untyped-call]
-            ctx.blocks, ctx.surroundings, needs, upstream[0], *ctx.saved_tensors, *ctx.leaves
-        )
+        constants = ctx.blocks, ctx.surroundings, ctx.needs_input_grad[1:], upstream[0]
+        tensors = *ctx.saved_tensors, *ctx.leaves
+        gradients = RecomputedGradients.apply(*constants, *tensors)  # type: ignore[no-untyped-call]
+        if ctx.blocks.hides and any(has_nan(side) for side in gradients if side is not None):
+            sides = finite(tensors[QUERY]), finite(tensors[KEY]), *tensors[VALUE:]
+            gradients = RecomputedGradients.apply(*constants, *sides)  # type: ignore[no-untyped-call]
         return (None, *gradients)
 
 
@@ -221,11 +243,8 @@ class RecomputedGradients(torch.autograd.Function):
         ctx.save_for_backward(upstream, *inputs[:OTHERS])
         ctx.set_materialize_grads(False)
 
-        def gradients(reading: Tensor, leaves: Sequence[Tensor], span: Any) -> list[Tensor | None]:
-            return _grad(reading, leaves, needs, blocks.cut(blocks.result, upstream, span))
-
-        with surroundings.restore(), torch.enable_grad():
-            return tuple(blocks.sums(inputs, needs, gradients))
+        with surroundings.restore():
+            return tuple(blocks.gradients(inputs, needs, upstream))
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor | None) -> Any:

@@ -104,6 +104,10 @@ class Request:
         masked = self.is_masked and torch.is_grad_enabled()
         return masked and self.query.is_cpu and not transformed()
 
+    def has_vectors(self, query: Tensor, key: Tensor) -> bool:
+        """Whether vectors are those of the request: with gradients that are finite, nothing before them is spoilt."""
+        return query is self.query and key is self.key
+
     @property
     def has_bias(self) -> bool:
         return self.bias is not None or self.bias_function is not None

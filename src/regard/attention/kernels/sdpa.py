@@ -50,6 +50,7 @@ class Sdpa:
         query, key, scale = (
             (request.query, request.key, None) if request.is_plain else factors(request)
         )
+        has_vectors = request.has_vectors(query, key)
         batch = request.frame.batch
         is_flat = request.is_regular and len(batch) == 2 and query is request.query
         if is_masked and not triangle:
@@ -64,7 +65,7 @@ class Sdpa:
             query, key, value = (flat(side, batch) for side in (query, key, value))
         arguments = query, key, value, addend, request.dropout, triangle
         if torch.is_grad_enabled() and _is_trained(request, arguments, scale):
-            unwritten.checks_gradients = True
+            unwritten.checks_gradients = has_vectors
             reading = _Trained.apply(query, key, value, addend, triangle, scale)  # type: ignore[no-untyped-call]
         elif scale is None:
             reading = F.scaled_dot_product_attention(*arguments)
@@ -125,7 +126,7 @@ class _Trained(torch.autograd.Function):
             gradients = fused_backward(upstream, query, key, value, *remaining, **options)
             # A hidden key or query that is NaN or infinite shows in all gradients: 0 times NaN is NaN.
             if is_masked and (has_nan(gradients[0]) or has_nan(gradients[1])):
-                sides = finite(query), finite(key), finite(value)
+                sides = finite(query), finite(key), value
                 gradients = fused_backward(upstream, *sides, *remaining, **options)
             return (*gradients, None, None, None)
         # A tensor may be the query and the key at once: each side gets a gradient by itself.

@@ -24,12 +24,14 @@ from regard.attention.kernels.recomputing import (
     BIAS,
     OTHERS,
     Blocks,
+    Recomputed,
     RecomputedGradients,
     Surroundings,
     check_leaves,
     record_mark,
 )
 from regard.attention.kernels.request import Request
+from regard.attention.kernels.zeroed import finite, has_nan
 from regard.attention.masks import Given
 from regard.attention.masks.positions import Band
 from regard.attention.masks.tiles import Tile, tiles
@@ -47,6 +49,7 @@ Division = list[list[Tile]]  # the tiles of each batch entry, or of all at once
 
 fused_forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 fused_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+softmax_backward = torch.ops.aten._softmax_backward_data
 
 
 def tiles_objection(request: Request) -> str | None:
@@ -115,8 +118,11 @@ def read_tiles(request: Request, value: Tensor, fused: bool) -> Tensor | None:
     sides = [tiling.flat(side.to(tiling.dtype)) for side in (query, key, value)]
     plane = None if bias is None else tiling.plane(bias)
     sides = [_padded(side, width) for side in sides] if fused else sides
-    tiles_of = _Fused if fused else _Products
-    reading = tiles_of.apply(tiling, *sides, plane, *tiling.leaves)  # type: ignore[no-untyped-call]
+    request.checks_gradients = request.is_checked and request.has_vectors(query, key)
+    if fused:
+        reading = _Fused.apply(tiling, *sides, plane)  # type: ignore[no-untyped-call]
+    else:
+        reading = Recomputed.apply(_blocks(tiling), *sides, plane, *tiling.leaves)  # type: ignore[no-untyped-call]
     return reading[..., : value.shape[-1]].reshape(*batch, request.queries, value.shape[-1])  # type: ignore[no-any-return]
 
 
@@ -131,8 +137,6 @@ def _padded(tensor: Tensor, width: int) -> Tensor:
 
 
 def _blocks(tiling: Tiling) -> Blocks:
-    """The same as `_Products`, as operations with gradients of every order."""
-
     def read(
         query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, piece: Piece
     ) -> Tensor:
@@ -142,23 +146,8 @@ def _blocks(tiling: Tiling) -> Blocks:
         sides, addends = (query * tiling.scale, key, value), tiling.additions(piece, bias)
         return read_dots(*sides, *addends, dropped if tiling.request.dropout else None)
 
-    return PieceBlocks(read, tiling).unless_changed(tiling.versions)
-
-
-def _recorded(ctx: Any, tiling: Tiling, upstream: Tensor) -> Any:
-    """The gradients with a record, for second gradients: as those of blocks."""
-    *sides, _, _ = ctx.saved_tensors
-    return (
-        None,
-        *RecomputedGradients.apply(  # type: ignore[no-untyped-call]
-            _blocks(tiling),
-            ctx.surroundings,
-            ctx.needs_input_grad[1:],
-            upstream,
-            *sides,
-            *tiling.leaves,
-        ),
-    )
+    blocks = Products(read, tiling, hides=tiling.request.checks_gradients)
+    return blocks.unless_changed(tiling.versions)
 
 
 class _Fused(torch.autograd.Function):
@@ -193,84 +182,82 @@ class _Fused(torch.autograd.Function):
         sides = query, key, value
         if torch.is_grad_enabled():  # create_graph=True
             division = _division(tiling.request, is_written=True)
-            return _recorded(ctx, replace(tiling, entries=division), upstream)
+            blocks = _blocks(replace(tiling, entries=division))
+            constants = blocks, ctx.surroundings, ctx.needs_input_grad[1:], upstream
+            if tiling.request.checks_gradients:
+                sides = finite(query), finite(key), value
+            return None, *RecomputedGradients.apply(*constants, *sides, bias)  # type: ignore[no-untyped-call]
         tiling.versions.check_gradients()
-        upstream = upstream.contiguous()
-        totals = [widen(torch.zeros_like(side)) for side in sides]
+        remaining = upstream.contiguous(), bias, reading, sums
         with ctx.surroundings.restore():
-            for piece in tiling:
-                rows, columns = piece.rows, piece.columns
-                added, _ = tiling.additions(piece, _numbers(bias, piece))
-                gradients = fused_backward(
-                    upstream[rows],
-                    *(query[rows], key[columns], value[columns], reading[rows], sums[rows]),
-                    0.0,
-                    piece.tile.triangle,
-                    attn_mask=added,
-                    scale=tiling.scale,
-                )
-                for total, place, gradient in zip(
-                    totals, (rows, columns, columns), gradients, strict=True
-                ):
-                    total[place] += gradient
+            totals = _fused_gradients(tiling, sides, *remaining)
+            if tiling.request.checks_gradients and (has_nan(totals[0]) or has_nan(totals[1])):
+                sides = finite(query), finite(key), value
+                totals = _fused_gradients(tiling, sides, *remaining)
         return None, *(total.to(tiling.dtype) for total in totals), None
 
 
-class _Products(torch.autograd.Function):
+def _fused_gradients(
+    tiling: Tiling,
+    sides: Sequence[Tensor],
+    upstream: Tensor,
+    bias: Tensor | None,
+    reading: Tensor,
+    sums: Tensor,
+) -> list[Tensor]:
+    """The gradients of queries, keys and values."""
+    query, key, value = sides
+    totals = [widen(torch.zeros_like(side)) for side in sides]
+    for piece in tiling:
+        rows, columns = piece.rows, piece.columns
+        added, _ = tiling.additions(piece, _numbers(bias, piece))
+        gradients = fused_backward(
+            upstream[rows],
+            *(query[rows], key[columns], value[columns], reading[rows], sums[rows]),
+            0.0,
+            piece.tile.triangle,
+            attn_mask=added,
+            scale=tiling.scale,
+        )
+        for total, place, gradient in zip(totals, (rows, columns, columns), gradients, strict=True):
+            total[place] += gradient
+    return totals
+
+
+class Products(PieceBlocks):
     """Pieces that hold all keys of their queries, with dropout, and gradients of a bias."""
 
-    @staticmethod
-    def forward(
-        ctx: Any,
-        tiling: Tiling,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        bias: Tensor | None,
-        *leaves: Tensor,
-    ) -> Tensor:
-        ctx.tiling, ctx.surroundings = tiling, Surroundings(query)
-        reading = value.new_zeros(*query.shape[:-1], value.shape[-1])
-        for piece in tiling:
-            weights = _weights(tiling, piece, query, key, bias)
-            if tiling.request.dropout:
-                weights *= tiling.keep(weights, piece)
-            reading[piece.rows] = weights @ value[piece.columns]
-        ctx.save_for_backward(query, key, value, bias, reading, None)
-        return reading
+    spans: Tiling
 
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> Any:
-        tiling: Tiling = ctx.tiling
-        if torch.is_grad_enabled():  # create_graph=True
-            return _recorded(ctx, tiling, upstream)
+    @torch.no_grad()
+    def gradients(
+        self, tensors: Sequence[Any], needs: Sequence[bool], upstream: Tensor
+    ) -> list[Tensor | None]:
+        """The gradients by their equations, in half to three quarters of the time that autograd takes."""
+        tiling = self.spans
         tiling.versions.check_gradients()
-        query, key, value, bias, reading, _ = ctx.saved_tensors
-        sides = query, key, value, bias, *tiling.leaves
+        query, key, value, bias, *leaves = tensors
         totals: list[Any] = [
             torch.zeros_like(side) if need else None
-            for side, need in zip(sides, ctx.needs_input_grad[1:], strict=True)
+            for side, need in zip(tensors, needs, strict=True)
         ]
-        with ctx.surroundings.restore():
-            for piece in tiling:
-                gradients = _product_gradients(
-                    tiling, piece, upstream[piece.rows], query, key, value, bias, reading
-                )
-                places = piece.rows, piece.columns, piece.columns
-                for total, place, gradient in zip(totals, places, gradients, strict=False):
-                    if total is not None:
-                        total[place] += gradient
-                of_scores = gradients[-1]
-                if bias is not None and totals[BIAS] is not None:
-                    place = piece.within(bias)
-                    of_bias = of_scores.sum_to_size(bias[place].shape)
-                    totals[BIAS][place] += of_bias / tiling.temperature
-                if tiling.leaves:
-                    learned = _leaf_gradients(tiling, piece, of_scores)
-                    for total, of_leaf in zip(totals[OTHERS:], learned, strict=True):
-                        if of_leaf is not None:
-                            total += of_leaf
-        return None, *totals
+        for piece in tiling:
+            *of_vectors, of_scores = _product_gradients(
+                tiling, piece, upstream[piece.rows], query, key, value, bias
+            )
+            for side, gradient in enumerate(of_vectors):
+                if totals[side] is not None:
+                    totals[side][self.place(side, totals[side], piece)] += gradient
+            if bias is not None and totals[BIAS] is not None:
+                place = piece.within(bias)
+                of_bias = of_scores.sum_to_size(bias[place].shape)
+                totals[BIAS][place] += of_bias / tiling.temperature
+            if leaves:
+                learned = _leaf_gradients(tiling, piece, of_scores)
+                for total, of_leaf in zip(totals[OTHERS:], learned, strict=True):
+                    if of_leaf is not None:
+                        total += of_leaf
+        return totals
 
 
 def _product_gradients(
@@ -281,7 +268,6 @@ def _product_gradients(
     key: Tensor,
     value: Tensor,
     bias: Tensor | None,
-    reading: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients of the queries, keys and values of a piece, and of its scores."""
     weights = _weights(tiling, piece, query, key, bias)
@@ -289,8 +275,7 @@ def _product_gradients(
     if tiling.request.dropout:
         factor = tiling.keep(weights, piece)
         dropped, of_weights = weights * factor, of_weights.mul_(factor)
-    share = (upstream * reading[piece.rows]).sum(-1, keepdim=True)
-    of_scores = of_weights.sub_(share).mul_(weights)
+    of_scores = softmax_backward(of_weights, weights, -1, weights.dtype)
     of_query = of_scores @ key[piece.columns] * tiling.scale
     of_key = of_scores.mT @ query[piece.rows] * tiling.scale
     return of_query, of_key, dropped.mT @ upstream, of_scores

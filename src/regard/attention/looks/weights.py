@@ -280,8 +280,8 @@ class Answers(Blocks):
     streamed: Callable[[], Tensor]
     keys: int
 
-    def cut(self, side: int, tensor: Any, span: Any) -> Any:
-        return super().cut(QUERY if side == VALUE else side, tensor, span)
+    def place(self, side: int, tensor: Tensor, span: Any) -> Any:
+        return super().place(QUERY if side == VALUE else side, tensor, span)
 
     def write(self, tensors: Sequence[Any]) -> Tensor:
         return self.streamed().unsqueeze(-1)
