@@ -15,6 +15,8 @@ from torch import Tensor
 import regard
 from regard.attention import masks, normalisers, scores
 from regard.attention.kernels import blocked
+from regard.attention.kernels.request import ask
+from regard.attention.positions import Alibi
 
 
 @pytest.fixture(autouse=True)
@@ -166,3 +168,22 @@ def test_the_matrix_is_never_there() -> None:
 
     matrix = 4096 * 4096 * SINGLE.itemsize / 2**20
     assert growth(lambda: run(64), lambda: run(4096)) < matrix / 2
+
+
+@pytest.mark.parametrize("parts", [{}, {"normaliser": normalisers.Sparsemax()}, {"bias": Alibi(1)}])
+def test_blocks_under_a_union_read_the_runs_of_keys_alone(
+    parts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocked, "LOW", 4)
+    query, key, value = draw((2, 40, 4), (2, 40, 4), (2, 40, 3))
+    mask = masks.band(3, 0) | masks.padding([4])
+    spans = blocked.spans_of(ask(query, key, value, mask=mask, **parts), 600)
+    assert len(spans) > 3
+    for span in spans[3:]:
+        rows, columns = span.positions(key.device)
+        readable = mask.dense((2,), 40, 40)[0, rows].any(0)
+        assert columns.tolist() == readable.nonzero().flatten().tolist()
+    leaves = [query, key, value]
+    exact, actual = both_readings(leaves, *leaves, mask=mask, **parts)
+    for gradient, expected in zip(actual, exact, strict=True):
+        compare("gradient", gradient, expected, 1e-12)

@@ -28,6 +28,7 @@ HOW: dict[str, dict[str, Any]] = {
     "plain": {},
     "causal": {"mask": masks.causal(align="end"), "normaliser": normalisers.Softmax(0.7)},
     "padding": {"mask": masks.padding([0, 3])},
+    "union": {"mask": masks.band(0, 0) | masks.band(-4, 6)},
     "own score": {"score": lambda q, k: -(torch.cdist(q, k) ** 2), "mask": masks.band(1, 1)},
     "capped": {"score": scores.SoftCap(scores.Dot(), 2.0)},
     "entmax": {"normaliser": normalisers.Entmax(1.5), "mask": masks.padding([0, 3])},

@@ -23,10 +23,18 @@ from regard.attention.versions import Reads, Versions
 
 
 class Span(NamedTuple):
-    """A block: some queries, and the keys between which they read."""
+    """A block: some queries, and the keys between which they read, or the positions of several runs of keys."""
 
     rows: slice
-    columns: slice
+    columns: slice | Tensor
+
+    def positions(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """The positions of its queries and keys, as tensors."""
+        rows, columns = (
+            side if isinstance(side, Tensor) else torch.arange(side.start, side.stop, device=device)
+            for side in self
+        )
+        return rows, columns
 
 
 Read = Callable[[Tensor, Tensor, Tensor, Tensor | None, Any], Tensor]  # the last is a span

@@ -275,7 +275,9 @@ class MeanLook(Look):
             return None
         return spoilt.expand(*self._look.shape[:-2], *spoilt.shape[-2:]).any(-3)
 
-    def _with(self, change: Change, rows: Tensor | None = None, columns: slice = ALL) -> MeanLook:
+    def _with(
+        self, change: Change, rows: Tensor | None = None, columns: slice | Tensor = ALL
+    ) -> MeanLook:
         return MeanLook(self._look._with(change, rows, columns))
 
 
@@ -320,5 +322,7 @@ class ScaledLook(Look):
     def _spoilt(self, rows: Tensor | None) -> Tensor | None:
         return self._look._spoilt(rows)
 
-    def _with(self, change: Change, rows: Tensor | None = None, columns: slice = ALL) -> ScaledLook:
+    def _with(
+        self, change: Change, rows: Tensor | None = None, columns: slice | Tensor = ALL
+    ) -> ScaledLook:
         return self._with_look(self._look._with(change, rows, columns), self._factors[..., columns])

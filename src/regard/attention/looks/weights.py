@@ -165,7 +165,9 @@ class Weights:
         """Which rows give no gradient, as NaN or infinity is read there; None for no row."""
         return None
 
-    def _with(self, change: Change, rows: Tensor | None = None, columns: slice = ALL) -> Weights:
+    def _with(
+        self, change: Change, rows: Tensor | None = None, columns: slice | Tensor = ALL
+    ) -> Weights:
         """The weights of a changed request; perhaps one of these rows and these columns alone."""
         return Weights(change(self._request))
 
@@ -237,7 +239,7 @@ class Weights:
         ) -> Tensor:
             versions.check_gradients()
             shares.check_gradients()
-            at = places[span.rows], torch.arange(keys, device=self.device)[span.columns]
+            at = places[span.rows], span.positions(self.device)[1]
 
             def change(request: Request) -> Request:
                 return request.section(*at, (query, key, bias))
@@ -248,7 +250,7 @@ class Weights:
 
         height = BLOCK // max(1, prod(self.shape[:-2]) * keys * self._cost())
         if rows is None:
-            spans = spans_of(request, height)
+            spans = spans_of(request, height, by_runs=not summed)
         else:
             strips = range(0, max(1, len(rows)), max(1, height))
             spans = [Span(slice(at, at + strips.step), slice(0, keys)) for at in strips]
@@ -329,7 +331,9 @@ class ZeroedWeights(Weights):
         super().__init__(zeros.request)
         self._original, self._zeros = spoilt, zeros
 
-    def _with(self, change: Change, rows: Tensor | None = None, columns: slice = ALL) -> Weights:
+    def _with(
+        self, change: Change, rows: Tensor | None = None, columns: slice | Tensor = ALL
+    ) -> Weights:
         zeros, original = replace(self._zeros, request=change(self._request)), self._original
         if rows is not None:
             queries, keys = pick(zeros.queries, -1, rows), zeros.keys[..., columns]

@@ -10,6 +10,7 @@ from tests.attention.kernels.live import Live
 from torch import Tensor
 
 import regard
+from regard.attention.kernels import blocked
 from regard.attention.kernels.additive import kernels
 from regard.attention.kernels.additive.requests import is_written_out, rules_of
 from regard.attention.kernels.additive.spans import bounds_of
@@ -87,6 +88,7 @@ def test_the_kernel_agrees_with_the_equations(
     name: str, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernels, "ROOM", room)
+    monkeypatch.setattr(blocked, "LOW", 2)
     score, tensors = _random_inputs(LENGTH)
     bias = torch.randn(LENGTH, LENGTH).masked_fill(torch.rand(LENGTH, LENGTH) < 0.2, -torch.inf)
     leaves = [*tensors, *score.parameters(), bias.requires_grad_()]

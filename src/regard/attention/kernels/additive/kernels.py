@@ -108,12 +108,15 @@ class Cpu:
         def block(
             query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, span: Span
         ) -> Tensor:
-            rows, columns = (torch.arange(s.start, s.stop, device=frame.device) for s in span)
-            rules: list[Mask] = [Given(rule.window(rows, columns, frame)) for rule in inexact_rules]
+            rows, columns = span.positions(frame.device)
+            has_runs, rules = isinstance(span.columns, Tensor), inexact_rules
+            if has_runs and mask is not None:  # which spans between keys do not tell
+                rules = mask.rules()
+            rules = [Given(rule.window(rows, columns, frame)) for rule in rules]
             if isinstance(request.mask, Tensor):
                 rules = [Given(pick(pick(request.mask, -2, rows), -1, columns))]
-            if spans is not None:
-                low, high = (pick(side, -1, rows) - span.columns.start for side in spans)
+            if spans is not None and not has_runs:
+                low, high = (pick(side, -1, rows) - columns[0] for side in spans)
                 rules.append(Spans(low, high))
             section = replace(
                 request,
