@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from regard.cli.options import corpora
 from regard.cli.options.checks import changed_options, check_columns, option
+from regard.cli.options.memory import MemoryOptions
 from regard.cli.options.model import (
     DEFAULT_MODEL,
     MODEL,
@@ -136,6 +137,7 @@ class System:
     to: To = None
     device: Device = "cpu"
     search: SearchOptions
+    memory: MemoryOptions
     whole_lines: bool = False
     quantization: Quantization = None
     shortlist: Shortlist = False
@@ -150,7 +152,9 @@ class System:
             int8=self.quantization == "int8",
             instead="score translations of another program with --hypotheses",
         )
-        return open_translator(self.names, self.device, self.to)
+        translator = open_translator(self.names, self.device, self.to)
+        self.memory.let_read(translator)
+        return translator
 
     def only(self, name: str) -> ModelOptions:
         """The one model. Raises `ConfigurationError` where there are several; `name` is the option that takes one."""
@@ -162,7 +166,8 @@ class System:
     def options(self) -> list[str]:
         """The options that change how a model translates."""
         line_options = ["whole_lines"] if self.whole_lines else []
-        return list(map(option, [*changed_options(self.search), *line_options]))
+        names = [*changed_options(self.search), *changed_options(self.memory), *line_options]
+        return list(map(option, names))
 
     def check_unused(self, baseline: str | None) -> None:
         """Raises `ConfigurationError` for options of translating that are used neither here nor by a baseline."""
@@ -185,6 +190,7 @@ class System:
         phrases += [f"beam {self.search.of(translator.search).beam}"]
         for name, value in self.search.changes.items():
             phrases += [f"{name.replace('_', ' ')} {value:g}"] if name != "beam" else []
+        phrases += [f"memory {self.memory.memory}"] if self.memory.memory else []
         phrases += ["as written"] if self.search.as_written else []
         in_lines = self.whole_lines or translator.sentence_language is None
         phrases += ["whole lines" if in_lines else "sentence by sentence"]
@@ -213,7 +219,9 @@ def translations_of(name: str, pairs: Sequence[Pair], system: System) -> list[st
         return translations_in(path, len(pairs))
     if not any(pair.source for pair in pairs):
         raise ConfigurationError(f"--baseline {name}: a model needs the sources: give --source")
-    baseline = replace(system, models=[name], quantization=None, shortlist=False)
+    baseline = replace(
+        system, models=[name], memory=MemoryOptions(), quantization=None, shortlist=False
+    )
     return translate(baseline.open(), pairs, system)[0]
 
 

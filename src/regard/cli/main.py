@@ -25,6 +25,7 @@ from regard.cli.commands import (
     look,
     models,
     programs,
+    remember,
     serve,
     train,
     translate,
@@ -72,7 +73,8 @@ def _regard(
     print_help(context)
 
 
-add(app, translate.translate, serve.serve, train.train, evaluate.evaluate, align.align)
+add(app, translate.translate, serve.serve, train.train, remember.remember)
+add(app, evaluate.evaluate, align.align)
 app.add_typer(data.app, name="data")
 app.add_typer(config.app, name="config")
 app.add_typer(programs.app, name="programs")

@@ -19,13 +19,19 @@ from regard.memory.file import WIDEST, MemoryFileError
 # Bytes of the widest vectors in a block: smaller ones cost calls, larger ones leave the caches.
 BLOCK = 1 << 21
 LANES = 509  # a prime number of words, so that a shift of the content changes the sums
-DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+DTYPES = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "uint8": torch.uint8,  # rows of bytes, for packages above
+}
+FLOATS = ("float32", "float16", "bfloat16")
 
 
 def objection(dtype: str, width: int) -> str | None:
     """Why vectors of this kind cannot be stored, or None."""
     if dtype not in DTYPES:
-        return f"vectors of type {dtype}: pass {', '.join(DTYPES)}"
+        return f"vectors of type {dtype}: pass {', '.join(FLOATS)}"
     if type(width) is not int or not 1 <= width <= WIDEST:
         return f"vectors of {width} numbers: pass 1 to {WIDEST:,}"
     return None

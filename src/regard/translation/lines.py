@@ -77,7 +77,7 @@ def translate(
     if search.spans or search.capitals or glossary is not None:
         marked = []
         for line, begin in zip(lines, begins, strict=True):
-            line_spans = [] if begin else _spans(line, readable, words, search)
+            line_spans = [] if begin else spans_of(line, readable, words, search)
             if glossary is not None:
                 line_spans, longer = terms_of(line, glossary, line_spans, words)
                 overlapping.append(longer)
@@ -114,7 +114,7 @@ def translate(
     ]
 
 
-def _spans(line: str, readable: Set[str], words: KnownWords | None, search: Search) -> list[Span]:
+def spans_of(line: str, readable: Set[str], words: KnownWords | None, search: Search) -> list[Span]:
     """The stretches of a line that are not read as they are written."""
     if is_number(line):
         return []
@@ -276,8 +276,8 @@ def _candidate(sentences: Sequence[Sentence], candidates: Sequence[Candidate]) -
             source_words -= 1
             if words and sentence_words:
                 last_word, next_word = words.pop(), sentence_words[0]
-                confidence = last_word.confidence * next_word.confidence
-                sentence_words[0] = Word(last_word.text + next_word.text, confidence)
+                text_of_both = last_word.text + next_word.text
+                sentence_words[0] = replace(last_word.together(next_word), text=text_of_both)
         links += [
             (source_words + source, len(words) + target) for source, target in candidate.alignment
         ]

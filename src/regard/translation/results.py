@@ -1,5 +1,7 @@
 """The results of a translator: words, candidates, translations."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -14,11 +16,34 @@ NOTEBOOK, SCENES, EXPLORER = (
 
 
 @dataclass(frozen=True)
+class Origin:
+    """A stored sentence pair that a word came from.
+
+    Attributes:
+        weight: the probability that the pair added to the word's pieces, in the mean.
+    """
+
+    source: str
+    target: str
+    weight: float
+
+
+@dataclass(frozen=True)
 class Word:
-    """A word of a translation, with the product of the probabilities of its pieces."""
+    """A word of a translation, with the product of the probabilities of its pieces.
+
+    Attributes:
+        origins: where a memory has it from, the largest weight first; empty unless asked for.
+    """
 
     text: str
     confidence: float
+    origins: tuple[Origin, ...] = ()
+
+    def together(self, word: Word) -> Word:
+        """This text, with the confidence and the origins of both."""
+        confidence = self.confidence * word.confidence
+        return Word(self.text, confidence, self.origins + word.origins)
 
 
 @dataclass(frozen=True)

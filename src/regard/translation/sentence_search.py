@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any
 
 import torch
@@ -19,9 +19,10 @@ from regard.translation.decoding.hypothesis import Hypothesis, loops
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.search import Search, bounds, translate_batch
 from regard.translation.engines import SearchEngine
+from regard.translation.engines.remembering import Recall
 from regard.translation.evaluation.alignment import Link, WordLinks
 from regard.translation.models.protocol import Looks, TranslationModel
-from regard.translation.results import Candidate, Translation, Word
+from regard.translation.results import Candidate, Origin, Translation, Word
 from regard.translation.runs import Tokenizers
 from regard.translation.text.batches import grouped, sources
 from regard.translation.text.normalisation import clean, normalise
@@ -29,6 +30,7 @@ from regard.translation.text.tokenizer import EOS, Tokenizer, word_spans
 
 # Positions of a batch (sentences x longest x hypotheses).
 BATCH_TOKENS = 8192
+_ORIGINS = 3  # stored sentences that are named for a word
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class SentenceSearch:
     linking: Callable[[], Aligner] | None = None
     seed: int | None = None
     tree: Tree | None = None
+    recall: Recall | None = None
+    origins: bool = False
 
     def __post_init__(self) -> None:
         if self.batch_tokens < 1:
@@ -83,10 +87,12 @@ class SentenceSearch:
                 tree=self.tree,
             )
             links = self._links([cut[row] for row in rows], best)
-            for row, hypotheses, linked, limit in zip(rows, best, links, limits, strict=False):
+            origins = self._origins(source, lengths, best)
+            fields_of_rows = zip(rows, best, links, limits, origins, strict=False)
+            for row, hypotheses, linked, limit, row_origins in fields_of_rows:
                 unfinished = len(hypotheses[0].tokens) >= limit
                 translations[row] = self._translation(
-                    sentences[row], encoded[row], hypotheses, linked, unfinished
+                    sentences[row], encoded[row], hypotheses, linked, unfinished, row_origins
                 )
         return translations
 
@@ -157,7 +163,11 @@ class SentenceSearch:
         tokens = self.tokenizers.target.encode(target)
         self._check_length("translation", target, len(tokens))
         (hypothesis,) = forced.score(
-            self.model, *self._padded([ids]), [tokens], length_penalty=length_penalty
+            self.model,
+            *self._padded([ids]),
+            [tokens],
+            length_penalty=length_penalty,
+            recall=self.recall,
         )
         return hypothesis
 
@@ -211,6 +221,37 @@ class SentenceSearch:
         links = iter(self.aligner.links(pairs))
         return iter([[next(links) for _ in group] for group in hypotheses])
 
+    def _origins(
+        self, source: Tensor, lengths: Tensor, best: list[list[Hypothesis]]
+    ) -> Iterator[list[dict[int, float]]]:
+        """For each token of each sentence's best hypothesis, the stored sentences that it came from."""
+        if self.recall is None or not self.origins:
+            return repeat([])
+        written = [hypotheses[0].tokens for hypotheses in best]
+        counts = [len(tokens) + 1 for tokens in written]
+        spans = self.recall.similar(source, lengths, counts)
+        hidden, tokens = forced.states(self.model, source, lengths, written)
+        origins = iter(self.recall.origins(hidden, tokens, spans))
+        return iter([list(islice(origins, count)) for count in counts])
+
+    def _with_origins(
+        self, candidate: Candidate, tokens: list[int], origins: list[dict[int, float]]
+    ) -> Candidate:
+        """A candidate whose words say which stored sentences they came from."""
+        assert self.recall is not None
+        words = []
+        for word, span in zip(candidate.words, self.tokenizers.target.words(tokens), strict=True):
+            sums: dict[int, float] = {}
+            for piece in origins[slice(*span)]:
+                for number, weight in piece.items():
+                    sums[number] = sums.get(number, 0.0) + weight / (span[1] - span[0])
+            ranked = sorted(sums.items(), key=lambda each: -each[1])[:_ORIGINS]
+            named = (
+                Origin(*self.recall.datastore.pair(number), weight) for number, weight in ranked
+            )
+            words.append(replace(word, origins=tuple(named)))
+        return replace(candidate, words=words)
+
     def _translation(
         self,
         text: str,
@@ -218,12 +259,15 @@ class SentenceSearch:
         hypotheses: list[Hypothesis],
         links: list[list[Link]] | None = None,
         unfinished: bool = False,
+        origins: Sequence[dict[int, float]] = (),
     ) -> Translation:
         best = hypotheses[0]
         candidates = [
             _candidate(hypothesis, self.tokenizers.target, linked)
             for hypothesis, linked in zip(hypotheses, links or repeat([]), strict=False)
         ]
+        if origins:
+            candidates[0] = self._with_origins(candidates[0], best.tokens, list(origins))
         looks: Looks = {}
         if self.looks:
             looks = forced.looks(self.model, *self._padded([ids]), [best.tokens])

@@ -11,13 +11,18 @@ from typing import Any
 import torch
 
 from regard.attention.torch_names import answers
+from regard.errors import ModelError
 from regard.translation import lines
 from regard.translation.aligning.aligner import Aligner
+from regard.translation.datastore import Datastore
+from regard.translation.datastore.folder import fingerprint
 from regard.translation.decoding.beam import Tree
 from regard.translation.decoding.search import Search
 from regard.translation.doubts import Doubts
 from regard.translation.engines import SearchEngine, choose
 from regard.translation.engines.engine import hooked
+from regard.translation.engines.remembering import Recall, RememberingEngine
+from regard.translation.models.ensemble import Ensemble
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.opening import open_model
 from regard.translation.results import Translation
@@ -42,6 +47,7 @@ class Translator:
         engine: it runs the model when this translates, chosen when the translator is made. `engine.name` is
             "compiled" or "layers", and `engine.reason` says why a faster one was not chosen. It packs weights
             once: after writing to weights, call `refresh`.
+        recall: what it reads beside the model (see `read_memory`).
         longest: the most pieces of a source that are read.
     """
 
@@ -50,6 +56,8 @@ class Translator:
         self.model = model.eval()
         self.tokenizers = tokenizers
         self.engine = choose(self.model)
+        self.recall: Recall | None = None
+        self._words_known: KnownWords | None = None  # with those of the memory that is read
         self.longest = self.model.longest_source
 
     @classmethod
@@ -88,6 +96,50 @@ class Translator:
         if rounded is not None:
             _warn("rounded", "the search computes in float32; CTranslate2 has int8")
         self.engine = choose(self.model, avoid_loops=avoid_loops, few=few)
+
+    def datastore(self, folder: str | Path, *, write: bool = False) -> Datastore:
+        """The folder of sentence pairs that this model has read, or is to read (see `remembering.remember`).
+
+        Raises:
+            ModelError: it is of another model, damaged, or this is no single model.
+        """
+        if isinstance(self.model, Ensemble):
+            raise ModelError(f"{folder}: a memory is of one model, and these are several")
+        return Datastore(folder, self._fingerprint, write=write)
+
+    def read_memory(self, folder: str | Path, **changes: float) -> None:
+        """Translate with the memory of a folder from now on, until `forget`.
+
+        Args:
+            folder: made by `regard remember` with this model.
+            changes: of its settings (see `datastore.Mixing`).
+
+        Raises:
+            ModelError: it is of another model, damaged, or not there.
+            ConfigurationError: a setting out of its range.
+        """
+        datastore = self.datastore(folder)
+        try:
+            mixing = datastore.mixing.changed(**changes)
+            recall = Recall(datastore, mixing, self.tokenizers.source.decode)
+            words = datastore.words
+        except BaseException:
+            datastore.close()
+            raise
+        self.forget()
+        self.recall = recall
+        self._words_known = self.words and self.words.knowing(*words)
+
+    def forget(self) -> None:
+        """Translate by the model alone."""
+        if self.recall is not None:
+            self.recall.datastore.close()
+        self.recall = None
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        contents = list(self.tokenizers.files().values())
+        return fingerprint(sorted(self.model.state_dict().items()), contents)
 
     @cached_property
     def search(self) -> Search:
@@ -129,6 +181,7 @@ class Translator:
         tree: Tree | None = None,
         whole_lines: bool = False,
         glossary: Glossary | Mapping[str, str] | None = None,
+        origins: bool = False,
     ) -> list[Translation]:
         """Translate lines, one translation each, in their order.
 
@@ -148,6 +201,7 @@ class Translator:
             tree: records the steps of the beam search of one sentence, which is translated as a whole.
             whole_lines: translate each line as a whole, however many sentences it has.
             glossary: terms, or the target of each source, which every translation writes so (see `text.glossary`).
+            origins: name for each word the stored sentences that it came from (see `read_memory`).
 
         Raises:
             ConfigurationError: settings out of range, a prefix longer than a translation may be, a prefix and a
@@ -166,10 +220,15 @@ class Translator:
         return lines.translate(
             texts,
             self._sentence_search(
-                batch_tokens=batch_tokens, looks=looks, aligner=aligner, seed=seed, tree=tree
+                batch_tokens=batch_tokens,
+                looks=looks,
+                aligner=aligner,
+                seed=seed,
+                tree=tree,
+                origins=origins,
             ),
             search,
-            words=self.words,
+            words=self.words if self.recall is None else self._words_known,
             doubts=self.doubts,
             language=None if whole_lines or tree is not None else language,
             prefix=prefix,
@@ -244,12 +303,16 @@ class Translator:
     def _sentence_search(self, **options: Any) -> SentenceSearch:
         # Compiled search calls no hooks: a model that has some now is run by its own layers.
         engine = SearchEngine(self.model) if hooked(self.model) else self.engine
+        recall = self.recall if self.recall is not None and self.recall.mixing.weight else None
+        if recall is not None:
+            engine = RememberingEngine(engine, recall)
         return SentenceSearch(
             self.model,
             self.tokenizers,
             engine,
             self.longest,
             linking=self.aligner,
+            recall=recall,
             **options,
         )
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Self
+from typing import Any, Self
 
 from regard.translation.runs.layout import WORDS
 from regard.translation.runs.statistics import Statistics
@@ -107,7 +107,21 @@ class KnownWords(Statistics, frozen=True):
             "targets": " ".join(dict.fromkeys(chain(self.targets.split(), words.targets.split()))),
             "boundaries": words.boundaries or self.boundaries,
         }
-        return self.model_copy(update=update)
+        return self._changed(**update)
+
+    def knowing(self, sources: str, targets: str) -> Self:
+        """These with more words of sources and of targets, which are known from now on."""
+        words = " ".join(dict.fromkeys([*self.rank, *sources.split()]))
+        if not self.targets:  # of an earlier version, which tells no inventions
+            return self._changed(words=words)
+        both = dict.fromkeys([*self.targets.split(), *targets.split()])
+        return self._changed(words=words, targets=" ".join(both))
+
+    def _changed(self, **fields: Any) -> Self:
+        """These with other fields; a copy would keep what was computed from the old ones."""
+        return type(self)(
+            **{name: getattr(self, name) for name in type(self).model_fields} | fields
+        )
 
     def has(self, word: str) -> bool:
         return word in self.rank

@@ -67,6 +67,7 @@ def evaluate(
         regard evaluate --model runs/dates --generated
     """
     system.search.check()
+    system.memory.check()
     hypotheses = corpora.locate(hypotheses)
     if alignments is not None:
         if test.tsv or test.generated or system.options or out or baseline:

@@ -22,6 +22,7 @@ from regard.cli.options.checks import (
     exclude,
     option,
 )
+from regard.cli.options.memory import MemoryOptions
 from regard.cli.options.model import DEFAULT_MODEL, FEW, MODEL, Device, To, open_translator
 from regard.cli.options.removed import Shortlist, note_removed
 from regard.cli.options.search import SamplingOptions, SearchOptions
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 
 Translate = Callable[..., "list[Translation]"]
 _PREFIXES = ("--prefix", "--prefixes")
-_BY_LINE = ("--confidence", "--alignment", "--format json", *_PREFIXES, "--look")
-_NO_ENGINE = ("--sample", "--coverage-penalty", "--batch-tokens", "--device")
+_BY_LINE = ("--confidence", "--alignment", "--format json", *_PREFIXES, "--look", "--why")
+_NO_ENGINE = ("--memory", "--sample", "--coverage-penalty", "--batch-tokens", "--device")
 # An option, those that it excludes, and why.
 _EXCLUDED = (
     (
@@ -134,6 +135,7 @@ class TranslateOptions:
     outputs: OutputOptions
     search: SearchOptions
     sampling: SamplingOptions
+    memory: MemoryOptions
     device: Device = "cpu"
     engine: Literal["regard", "ctranslate2"] = "regard"
     explain: bool = False
@@ -145,7 +147,10 @@ class TranslateOptions:
         from regard.translation.decoding.search import Search
 
         self.sampling.check()
-        groups = (self, self.inputs, self.outputs, self.search, self.sampling)
+        self.memory.check()
+        if self.outputs.why and self.memory.memory is None:
+            raise ConfigurationError("--why names sentences of a memory: add --memory")
+        groups = (self, self.inputs, self.outputs, self.search, self.sampling, self.memory)
         used = {option(name) for name in changed_options(*groups)}
         used |= {"TEXT"} if self.inputs.texts else set()
         used |= {"a file of a format"} if self.inputs.format != "lines" else set()
@@ -197,6 +202,7 @@ def open_engine(options: TranslateOptions) -> tuple[Translator | Engine, str, in
         engine = _exported(models[0], options)
         return engine, engine.sentence_language or "", engine.workers
     translator = open_translator(models, options.device, to, FEW)
+    options.memory.let_read(translator)
     if options.explain:
         name, reason = translator.engine.name, translator.engine.reason
         report.say(f"engine: {name}" + (f" ({reason})" if reason else ""), file=sys.stderr)
@@ -223,7 +229,7 @@ def write_lines(
     options: TranslateOptions,
 ) -> None:
     """Each line gives a translation; with `--prefixes`, a tab and the beginning of its translation follow."""
-    inputs = options.inputs
+    inputs, outputs = options.inputs, options.outputs
     show = confidences(out) if options.outputs.confidence else None
     prefix = None if inputs.prefix is None else streams.argument(inputs.prefix)
     for chunk in chunks:
@@ -235,6 +241,8 @@ def write_lines(
         for translation in translate(chunk, **prefixes):
             doubts.add([translation])
             for line in options.outputs.lines(translation, doubts.total, show):
+                out.write(line + "\n")
+            for line in outputs.reasons(translation):
                 out.write(line + "\n")
             if translation.looks:
                 layers = drawing.layers(translation)
@@ -300,6 +308,7 @@ def translate(options: TranslateOptions) -> None:
         regard translate "Hace frío." --prefix "The weather"
         regard translate "Hace frío." --confidence --alignment
         regard translate --format json < text.es > text.jsonl
+        regard translate --memory memory --why "Hace frío."
         regard translate "Hace frío." --sample --temperature 0.7 --seed 1
         regard translate --model runs/one --model runs/two "Buenos días."
     """
@@ -320,6 +329,7 @@ def translate(options: TranslateOptions) -> None:
     settings = {"search": options.of(translator.search), **search.batches}
     settings |= {"looks": True} if outputs.look else {}
     settings |= {"alignments": True} if outputs.alignment else {}
+    settings |= {"origins": True} if outputs.why else {}
     settings |= {"whole_lines": True} if inputs.whole_lines else {}
     settings |= {} if glossary is None else {"glossary": glossary}
     seed = secrets.randbelow(2**62) if options.sampling.seed is None else options.sampling.seed

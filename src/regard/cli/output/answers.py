@@ -31,6 +31,8 @@ class OutputOptions:
         confidence: Show how probable each word was: word|0.98, or in a terminal in colours, yellow
             below 0.75, red below 0.5, bold below 0.25.
         alignment: Put after each which source word each word looked at most: 0-0 2-1.
+        why: With --memory: name below each, word by word, the stored sentences it came from, and
+            the probability that each added.
         format: Lines of text, or a JSON object a line.
     """
 
@@ -40,6 +42,7 @@ class OutputOptions:
     scores: bool = False
     confidence: bool = False
     alignment: bool = False
+    why: bool = False
     format: Format = "text"
 
     def lines(self, translation: Translation, number: int, show: Show | None) -> Iterator[str]:
@@ -54,6 +57,13 @@ class OutputOptions:
             columns += [show(candidate.words) if show else candidate.text]
             columns += [pharaoh(candidate.alignment)] if self.alignment else []
             yield "\t".join(columns)
+
+    def reasons(self, translation: Translation) -> Iterator[str]:
+        """With `why`, a line for each word and stored sentence: word, weight, source and target, tabs before them."""
+        if self.why and self.format == "text":
+            for word in translation.words:
+                for origin in word.origins:
+                    yield f"\t{word.text}\t{origin.weight:.2f}\t{origin.source}\t{origin.target}"
 
     def _json(self, translation: Translation) -> str:
         """Strict JSON (RFC 8259). JSON strings may hold line ends of Unicode and control characters, which
@@ -84,7 +94,9 @@ class OutputOptions:
             "score": candidate.score,
             "log_probability": candidate.log_probability,
             "words": [
-                {"word": word.text, "confidence": word.confidence} for word in candidate.words
+                {"word": word.text, "confidence": word.confidence}
+                | ({"origins": [vars(one) for one in word.origins]} if self.why else {})
+                for word in candidate.words
             ],
         }
         return {**fields, "alignment": pharaoh(candidate.alignment)} if self.alignment else fields

@@ -11,6 +11,7 @@ from torch import Tensor
 from regard.errors import ConfigurationError
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.engines import evaluating
+from regard.translation.engines.remembering import Recall
 from regard.translation.models.protocol import (
     Lengths,
     Looks,
@@ -36,36 +37,56 @@ def score(
     translations: Sequence[Sequence[int]],
     *,
     length_penalty: float = 1.0,
+    recall: Recall | None = None,
 ) -> list[Hypothesis]:
     """The hypotheses of given translations: with the scores that a search would give them.
 
     Args:
         translations: the ids of each translation, without begin and end.
         length_penalty: alpha of the score.
+        recall: a memory that is mixed in.
 
     Raises:
         ConfigurationError: not one translation a source.
         ModelError: logits that are not numbers.
     """
-    read = _read(source, translations)
     if not len(source):
         return []
-    words = torch.tensor(
-        [word for tokens in translations for word in (*tokens, EOS)], device=source.device
-    )
     counts = [len(tokens) + 1 for tokens in translations]
-    real = torch.arange(read.shape[1]) < torch.tensor(counts)[:, None]
+    spans = None if recall is None else recall.similar(source, lengths, counts)
+    hidden, words = states(model, source, lengths, translations)
+    blocks = []
     with evaluating(model):
-        hidden = model.hidden(source, lengths, read)[real.to(source.device)]
-        blocks = [
-            log_probabilities(model.logits(rows)).gather(1, expected.unsqueeze(1)).squeeze(1)
-            for rows, expected in zip(hidden.split(_ROWS), words.split(_ROWS), strict=True)
-        ]
+        for rows in torch.arange(len(words)).split(_ROWS):
+            logits = model.logits(hidden[rows])
+            if recall is not None:
+                logits = recall.mix(hidden[rows], logits, None if spans is None else spans[rows])
+            blocks.append(log_probabilities(logits).gather(1, words[rows].unsqueeze(1)).squeeze(1))
     log_probabilities_of = torch.cat(blocks).cpu().split(counts)
     return [
         Hypothesis.of(tokens, log_p.tolist(), length_penalty)
         for tokens, log_p in zip(translations, log_probabilities_of, strict=True)
     ]
+
+
+def states(
+    model: TranslationModel,
+    source: SourceIds,
+    lengths: Lengths,
+    translations: Sequence[Sequence[int]],
+) -> tuple[Float[Tensor, "tokens width"], Int[Tensor, " tokens"]]:
+    """The output layer's input before each token of given translations and their ends, and these tokens.
+
+    Raises:
+        ConfigurationError: not one translation a source.
+    """
+    read = _read(source, translations)
+    words = [word for tokens in translations for word in (*tokens, EOS)]
+    counts = torch.tensor([len(tokens) + 1 for tokens in translations])
+    real = torch.arange(read.shape[1]) < counts[:, None]
+    with evaluating(model):
+        hidden = model.hidden(source, lengths, read)[real.to(source.device)]
+    return hidden, torch.tensor(words, device=source.device)
 
 
 def looks(

@@ -77,6 +77,11 @@ class SearchEngine:
         """The logits of the next word, valid until the next step. The given state is used up."""
         return self.model.step(words, state)
 
+    def step_hidden(self, words: Words, state: State) -> tuple[Tensor, Logits, State]:
+        """A step with the output layer's input, of a model that has one; both are valid until the next step."""
+        hidden, after = self.model.advance(words, state)
+        return hidden, self.model.logits(hidden), after
+
 
 class CompiledEngine(SearchEngine):
     """Compiled search; until its loops are compiled, which happens once on a machine, the layers of the model.
@@ -117,6 +122,13 @@ class CompiledEngine(SearchEngine):
         ):  # of a search that began before the loops were ready
             return super().step(words, state)
         return cast("CompiledState", state).step(words), state
+
+    def step_hidden(self, words: Words, state: State) -> tuple[Tensor, Logits, State]:
+        if isinstance(state, TransformerState):
+            return super().step_hidden(words, state)
+        compiled = cast("CompiledState", state)
+        logits = compiled.step(words)
+        return compiled.hidden(len(words)), logits, state
 
 
 class EnsembleEngine(SearchEngine):

@@ -80,7 +80,10 @@ class Carrier:
         chosen: dict[int, tuple[Bare, Translation]] = {}
         attempts = dict.fromkeys(range(len(sentences)), 0)
         while attempts:
-            bare = [self._bare(sentences[row], attempt) for row, attempt in attempts.items()]
+            bare = [
+                as_bare(sentences[row], self.spans, self.words, attempt)
+                for row, attempt in attempts.items()
+            ]
             answers = self.translator.translate(
                 [reading.text for reading in bare],
                 search,
@@ -107,29 +110,6 @@ class Carrier:
     def links(self, pairs: Sequence[tuple[str, str]]) -> list[WordLinks]:
         """See `SentenceTranslator.links`."""
         return self.translator.links(pairs)
-
-    def _bare(self, sentence: str, attempt: int) -> Bare:
-        counts = Counter(CARRIED.findall(sentence))
-        words: dict[str, tuple[str, int]] = {}
-        occupied = set(re.findall(r"\w+", sentence)) if counts else set()
-        for stand_in, count in counts.items():
-            free = [word for word in self._pool(self.spans[stand_in]) if word not in occupied]
-            if attempt < min(_ATTEMPTS, len(free)):
-                words[stand_in] = free[attempt], count
-                occupied.add(free[attempt])
-        sentence = CARRIED.sub(
-            lambda match: match[0] if match[0] in words else lost(match[0]), sentence
-        )
-        carried = (
-            Replacement(*match.span(), words[match[0]][0]) for match in CARRIED.finditer(sentence)
-        )
-        changes = sorted([*without(sentence), *carried])
-        return Bare(sentence, replaced(sentence, changes), changes, words)
-
-    def _pool(self, span: StandIn) -> Sequence[str]:
-        if self.words is None:
-            return ()
-        return COUNTS if span.reason == "number" else self.words.names
 
     def _restored(self, answers: Sequence[tuple[Bare, Translation]]) -> list[Translation]:
         """The translations with the stand-ins of their sentences."""
@@ -159,6 +139,34 @@ class Carrier:
                 answers, candidates, with_places, strict=True
             )
         ]
+
+
+def as_bare(
+    sentence: str, spans: Mapping[str, StandIn], known: KnownWords | None, attempt: int = 0
+) -> Bare:
+    """A sentence with words in the places of its stand-ins: in other attempts, other ones."""
+    counts = Counter(CARRIED.findall(sentence))
+    words: dict[str, tuple[str, int]] = {}
+    occupied = set(re.findall(r"\w+", sentence)) if counts else set()
+    for stand_in, count in counts.items():
+        free = [word for word in _pool(spans[stand_in], known) if word not in occupied]
+        if attempt < min(_ATTEMPTS, len(free)):
+            words[stand_in] = free[attempt], count
+            occupied.add(free[attempt])
+    sentence = CARRIED.sub(
+        lambda match: match[0] if match[0] in words else lost(match[0]), sentence
+    )
+    carried = (
+        Replacement(*match.span(), words[match[0]][0]) for match in CARRIED.finditer(sentence)
+    )
+    changes = sorted([*without(sentence), *carried])
+    return Bare(sentence, replaced(sentence, changes), changes, words)
+
+
+def _pool(span: StandIn, known: KnownWords | None) -> Sequence[str]:
+    if known is None:
+        return ()
+    return COUNTS if span.reason == "number" else known.names
 
 
 def _put_back(

@@ -24,11 +24,10 @@ def changed(
     target_words = moved_words(candidate.text, changes)
     words: list[Word] = []
     if candidate.words or not candidate.text:
-        confidences = [1.0] * len(text.split())
-        for word, places in zip(candidate.words, target_words, strict=False):
+        words = [Word(word, 1.0) for word in text.split()]
+        for old, places in zip(candidate.words, target_words, strict=False):
             for place in places:
-                confidences[place] *= word.confidence
-        words = list(map(Word, text.split(), confidences))
+                words[place] = words[place].together(old)
     pairs = (
         pair
         for source, target in candidate.alignment

@@ -1,0 +1,51 @@
+"""The nearest codes within spans of a table, as one compiled call."""
+
+from typing import Any
+
+import numpy as np
+
+from regard.loops.compiling import compiled, inner, inner_sum, lanes
+
+
+@inner_sum
+def _distance(query: Any, code: Any) -> Any:
+    lanes()
+    total = np.float32(0)
+    for i in range(np.uint64(query.size)):
+        difference = query[i] - np.float32(code[i])
+        total += difference * difference
+    return total
+
+
+@inner
+def _insert(distances: Any, places: Any, distance: Any, place: Any) -> None:
+    """Put a distance that is below the last one where it belongs, behind its equals; the last one leaves."""
+    rank = distances.size - 1
+    while rank > 0 and distance < distances[rank - 1]:
+        distances[rank], places[rank] = distances[rank - 1], places[rank - 1]
+        rank -= 1
+    distances[rank], places[rank] = distance, place
+
+
+@compiled
+def nearest(queries: Any, spans: Any, starts: Any, codes: Any, distances: Any, places: Any) -> None:
+    """The squared distances and places of the nearest codes of each query, the nearest first.
+
+    Args:
+        queries: in the unit of codes.
+        spans: the spans that each query reads; -1 for none.
+        starts: where each span begins in the flat codes, and where the last one ends.
+        codes: one after the other.
+        distances, places: the answer; inf and -1 where there are fewer codes.
+    """
+    width = queries.shape[1]
+    for row in range(len(queries)):
+        query, best = queries[row], distances[row]
+        best[:] = np.inf
+        places[row] = -1
+        for span in spans[row]:
+            if span >= 0:
+                for place in range(starts[span], starts[span + 1]):
+                    distance = _distance(query, codes[place * width : place * width + width])
+                    if distance < best[-1]:
+                        _insert(best, places[row], distance, place)

@@ -1,0 +1,96 @@
+"""Decoder states as codes of 8 bits: their principal components, and the centroids of lists of near ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import torch
+from jaxtyping import Float, Int, Int8
+from safetensors.torch import save
+from torch import Tensor
+
+from regard import files, tensor_files
+
+COMPONENTS = 48
+_STEPS = 127  # of a code, on either side of zero
+_REACH = 4.0  # standard deviations of the first component that codes reach
+_ROUNDS = 6  # of k-means
+_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Space:
+    """code = round(P (state - mean) / scale), in 8 bits; states of one list are nearest to its centroid.
+
+    Attributes:
+        mean: of the states.
+        directions: P, the principal components.
+        scale: what a step of a code is worth.
+        variance: the mean squared distance of a state to the mean, the unit of temperatures.
+        centroids: of the lists, in the unit of codes.
+    """
+
+    mean: Float[Tensor, " width"]
+    directions: Float[Tensor, "width components"]
+    scale: Float[Tensor, ""]
+    variance: Float[Tensor, ""]
+    centroids: Float[Tensor, "lists components"]
+
+    @classmethod
+    def fit(cls, states: Float[Tensor, "states width"], lists: int) -> Self:
+        """The space of a sample of states; k-means (Lloyd 1982) begins with states drawn by a fixed seed."""
+        mean = states.mean(0)
+        centred = states - mean
+        values, vectors = torch.linalg.eigh(centred.T @ centred / len(states))
+        directions = vectors.flip(1)[:, :COMPONENTS].contiguous()
+        scale = (values[-1].clamp(min=1e-12).sqrt() * _REACH / _STEPS).float()
+        variance = values.clamp(min=0).sum().clamp(min=1e-12)
+        points = centred @ directions / scale
+        draw = torch.randperm(len(points), generator=torch.Generator().manual_seed(1))
+        centroids = points[draw[:lists]].clone()
+        for _ in range(_ROUNDS if lists > 1 else 1):
+            nearest = assigned(points, centroids)
+            sums = torch.zeros_like(centroids).index_add_(0, nearest, points)
+            counts = torch.bincount(nearest, minlength=len(centroids)).unsqueeze(1)
+            centroids = torch.where(counts > 0, sums / counts.clamp(min=1), centroids)
+        return cls(mean, directions, scale, variance, centroids)
+
+    def project(self, states: Float[Tensor, "states width"]) -> Float[Tensor, "states components"]:
+        """States in the unit of codes, not rounded."""
+        return ((states.to("cpu", torch.float32) - self.mean) @ self.directions) / self.scale
+
+    def codes(
+        self, points: Float[Tensor, "states components"]
+    ) -> Int8[Tensor, "states components"]:
+        return points.round().clamp(-_STEPS, _STEPS).to(torch.int8)
+
+    def lists(self, points: Float[Tensor, "states components"]) -> Int[Tensor, " states"]:
+        """The list of each state."""
+        return assigned(points, self.centroids)
+
+    def nearest_lists(
+        self, points: Float[Tensor, "states components"], count: int
+    ) -> Int[Tensor, "states few"]:
+        """The lists whose centroids are nearest."""
+        few = min(count, len(self.centroids))
+        return torch.topk(_closeness(points, self.centroids), few, sorted=False).indices
+
+    def write(self, path: Path) -> None:
+        files.write(path, save({name: each.contiguous() for name, each in vars(self).items()}))
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Raises `TensorFileError` or `TypeError` for a file that holds no space."""
+        return cls(**tensor_files.read(path)[0])
+
+
+def assigned(points: Tensor, centroids: Tensor) -> Tensor:
+    """The number of the nearest centroid of each point."""
+    return torch.cat([_closeness(rows, centroids).argmax(1) for rows in points.split(_ROWS)])
+
+
+def _closeness(points: Tensor, centroids: Tensor) -> Tensor:
+    """2 q . c - |c|^2, which falls with the distance."""
+    return torch.addmm(-centroids.square().sum(1), points, centroids.T, alpha=2)

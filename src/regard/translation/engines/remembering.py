@@ -1,0 +1,176 @@
+"""An engine that mixes what a model expects next with what followed in sentences that it has read.
+
+    p(y) = (1 - w) p_model(y) + w sum_i softmax_i(-d_i / T) [y_i = y]        i over the k nearest stored states
+
+kNN-MT (Khandelwal et al. 2021, arXiv 2010.00710), over codes of 64 components in 8 bits. With `similar`, the stored
+states are those of the most similar sentences alone (Meng et al. 2022, arXiv 2105.14528, choose them by words).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.translation.datastore import Datastore, Mixing
+from regard.translation.datastore.table import Table
+from regard.translation.engines.engine import SearchEngine
+from regard.translation.models.protocol import Lengths, Logits, SourceIds, State, Words, as_state
+
+Spans = Int[Tensor, "rows spans"]
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The nearest entries of some states.
+
+    Attributes:
+        weights: softmax(-d / T); 0 where there are fewer.
+        tokens: what followed each.
+        sentences: the number of the stored pair of each.
+    """
+
+    weights: Float[Tensor, "rows few"]
+    tokens: Int[Tensor, "rows few"]
+    sentences: Int[Tensor, "rows few"]
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Reads a datastore for the states of a model.
+
+    Attributes:
+        decode: the text of source ids, by which similar sentences are looked up.
+        mixing: how; that of the datastore by default.
+    """
+
+    datastore: Datastore
+    mixing: Mixing
+    decode: Callable[[Sequence[int]], str]
+
+    @cached_property
+    def table(self) -> Table:
+        store = self.datastore
+        return store.by_sentence() if self.mixing.similar else store.by_list()
+
+    def similar(
+        self, source: SourceIds, lengths: Lengths, counts: Sequence[int] | None = None
+    ) -> Spans | None:
+        """The stored sentences that are most similar to each source; None where lists are read instead.
+
+        With `counts`, as often as each says.
+        """
+        if not self.mixing.similar or not len(self.datastore):
+            return None
+        rows = zip(source.tolist(), lengths.tolist(), strict=True)
+        texts = [self.decode(ids[: length - 1]) for ids, length in rows]
+        spans = self.datastore.similar(texts, self.mixing.similar)
+        spans = spans.masked_fill(spans >= len(self.table.starts) - 1, -1)
+        return spans if counts is None else spans.repeat_interleave(torch.tensor(counts), 0)
+
+    def distances(
+        self,
+        hidden: Float[Tensor, "rows width"],
+        spans: Spans | None,
+        count: int,
+        *,
+        compiled: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """Squared distances, in the unit of temperatures, and the places in the table."""
+        space = self.datastore.space
+        if space is None or not len(self.datastore):
+            shape = len(hidden), count
+            return torch.full(shape, torch.inf), torch.full(shape, -1)
+        points = space.project(hidden)
+        if spans is None:
+            spans = space.nearest_lists(points, self.mixing.lists)
+        squares, places = self.table.nearest(points, spans, count, compiled=compiled)
+        return squares * (space.scale**2 / space.variance), places
+
+    def neighbours(
+        self, hidden: Float[Tensor, "rows width"], spans: Spans | None, *, compiled: bool = False
+    ) -> Neighbours:
+        count = self.mixing.neighbours
+        distances, places = self.distances(hidden, spans, count, compiled=compiled)
+        weights = (-distances / self.mixing.temperature).softmax(-1).nan_to_num_(0)
+        table = self.table
+        if not len(table.tokens):
+            return Neighbours(weights, places.clamp(min=0), places)
+        read = places.clamp(min=0)
+        return Neighbours(weights, table.tokens[read], table.sentences[read])
+
+    def mix(
+        self,
+        hidden: Float[Tensor, "rows width"],
+        logits: Logits,
+        spans: Spans | None,
+        *,
+        compiled: bool = False,
+    ) -> Logits:
+        """Logits of the mixture. Those of tokens that no neighbour has stay; rows without neighbours, too."""
+        near = self.neighbours(hidden, spans, compiled=compiled)
+        logits = logits.float()
+        weights, tokens = near.weights.to(logits.device), near.tokens.to(logits.device)
+        # p = e^l / Z becomes (e^l + Z w / (1 - w) q) (1 - w) / Z: a softmax takes off the common factor.
+        same = tokens.unsqueeze(2) == tokens.unsqueeze(1)
+        shares = (same * weights.unsqueeze(1)).sum(2)  # q of each neighbour's token
+        odds = (
+            math.log(self.mixing.weight / (1 - self.mixing.weight))
+            if self.mixing.weight
+            else -math.inf
+        )
+        added = logits.logsumexp(-1, keepdim=True) + odds + shares.log()
+        return logits.scatter(1, tokens, torch.logaddexp(logits.gather(1, tokens), added))
+
+    def origins(
+        self, hidden: Float[Tensor, "rows width"], tokens: Int[Tensor, " rows"], spans: Spans | None
+    ) -> list[dict[int, float]]:
+        """For each row the probability that stored sentences, by their numbers, add to a token."""
+        near = self.neighbours(hidden, spans)
+        added = self.mixing.weight * near.weights * (near.tokens == tokens.cpu().unsqueeze(1))
+        answer = []
+        for numbers, weights in zip(near.sentences.tolist(), added.tolist(), strict=True):
+            sums: dict[int, float] = {}
+            for number, weight in zip(numbers, weights, strict=True):
+                if weight > 0:
+                    sums[number] = sums.get(number, 0.0) + weight
+            answer.append(sums)
+        return answer
+
+
+@dataclass(frozen=True)
+class RecallState:
+    """The state of the model, and the stored sentences that each row reads."""
+
+    state: State
+    spans: Spans | None
+
+    def select(self, rows: Int[Tensor, " kept"]) -> RecallState:
+        spans = None if self.spans is None else self.spans[rows.cpu()]
+        return RecallState(self.state.select(rows), spans)
+
+
+class RememberingEngine(SearchEngine):
+    """Mixes at each step of another engine, which runs the model."""
+
+    def __init__(self, engine: SearchEngine, recall: Recall) -> None:
+        self.model, self.reason = engine.model, engine.reason
+        self.engine, self.recall = engine, recall
+        self.name = f"{engine.name} with a memory"
+        self.loops = False
+
+    def begin(self, source: SourceIds, lengths: Lengths) -> RecallState:
+        state = self.engine.begin(source, lengths)
+        self.loops = self.engine.loops
+        return RecallState(state, self.recall.similar(source, lengths))
+
+    def step(self, words: Words, state: State) -> tuple[Logits, RecallState]:
+        before = as_state(RecallState, state)
+        hidden, logits, after = self.engine.step_hidden(words, before.state)
+        mixed = self.recall.mix(hidden, logits, before.spans, compiled=self.loops)
+        return mixed, RecallState(after, before.spans)

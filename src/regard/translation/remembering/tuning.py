@@ -1,0 +1,113 @@
+"""How a datastore is mixed in, chosen on a validation text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.errors import DataError
+from regard.translation.datastore import Mixing
+from regard.translation.engines.remembering import Recall
+from regard.translation.evaluation.scores import measure
+from regard.translation.models.protocol import log_probabilities
+from regard.translation.remembering.pairs import as_read, batches, states_of
+from regard.translation.text.batches import sources
+from regard.translation.text.corpora import Pair
+from regard.translation.translator import Translator
+
+SENTENCES = 200  # of the text, spread over it
+NEIGHBOURS = (4, 8, 16, 32)
+TEMPERATURES = (0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5)
+WEIGHTS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
+_LEAST = 1e-9
+
+
+class Trial(NamedTuple):
+    """The scores of a weight."""
+
+    weight: float
+    bleu: float
+    chrf: float
+
+
+def tune(
+    translator: Translator,
+    pairs: Sequence[Pair],
+    folder: str | Path,
+    *,
+    similar: int = 0,
+    tracked: Callable[[Sequence[float]], Iterable[float]] = iter,
+) -> tuple[Mixing, list[Trial]]:
+    """Choose neighbours and temperature by the probability of the targets, then the weight by BLEU; keep them there.
+
+    BLEU is that of greedy translations. Weight 0, the model alone, is among those tried.
+
+    Args:
+        pairs: lines and their translations, of which at most 200 are read.
+        similar: read the entries of so many similar pairs alone.
+        tracked: the weights as they are tried, perhaps with a bar.
+
+    Raises:
+        DataError: no pair can be used.
+        ModelError: the folder is of another model, or damaged.
+    """
+    step = max(1, len(pairs) // SENTENCES)
+    pairs = [pair for pair in pairs[::step] if all(pair[:2])][:SENTENCES]
+    translator.read_memory(folder, similar=similar)
+    assert translator.recall is not None
+    best = _likeliest(translator, translator.recall, pairs)
+    search, trials = translator.search.changed(beam=1), []
+    for weight in tracked(WEIGHTS):
+        translator.read_memory(folder, **vars(best.changed(weight=weight)))
+        texts = [
+            one.text for one in translator.translate([pair[0] for pair in pairs], search=search)
+        ]
+        scores = measure(texts, [pair[1] for pair in pairs])
+        trials.append(Trial(weight, scores.bleu or 0.0, scores.chrf or 0.0))
+    translator.forget()
+    mixing = best.changed(weight=max(trials, key=lambda trial: trial.bleu).weight)
+    with translator.datastore(folder, write=True) as datastore:
+        datastore.set_mixing(mixing)
+    return mixing, trials
+
+
+def _likeliest(translator: Translator, recall: Recall, pairs: Sequence[Pair]) -> Mixing:
+    """The mixing under which the targets are most probable."""
+    read = as_read(translator, pairs)
+    if not read:
+        raise DataError("no usable sentence pairs: nothing to tune with")
+    measured = [_measured(translator, recall, batch) for batch in batches(translator, read)]
+    model, distances, hits = (torch.cat(each) for each in zip(*measured, strict=True))
+
+    def loss(mixing: Mixing) -> float:
+        few = mixing.neighbours
+        weights = (-distances[:, :few] / mixing.temperature).softmax(-1).nan_to_num(0)
+        memory = (weights * hits[:, :few]).sum(1)
+        mixed = (1 - mixing.weight) * model + mixing.weight * memory
+        return -float(mixed.clamp(min=_LEAST).log().mean())
+
+    grid = product(NEIGHBOURS, TEMPERATURES, WEIGHTS[1:])
+    choices = [
+        recall.mixing.changed(neighbours=few, temperature=temperature, weight=weight)
+        for few, temperature, weight in grid
+    ]
+    return min(choices, key=loss)
+
+
+def _measured(
+    translator: Translator, recall: Recall, batch: Sequence[tuple[list[int], list[int]]]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """For each target token its probability under the model, and the nearest entries: distances, and which have it."""
+    hidden, tokens = states_of(translator, batch)
+    spans = recall.similar(*sources([ids for ids, _ in batch]), [len(ids) + 1 for _, ids in batch])
+    distances, places = recall.distances(hidden, spans, max(NEIGHBOURS), compiled=True)
+    with torch.no_grad():
+        logits = translator.model.logits(hidden.to(next(translator.model.parameters()))).cpu()
+    model = log_probabilities(logits).gather(1, tokens[:, None])[:, 0].exp()
+    hits = (recall.table.tokens[places.clamp(min=0)] == tokens[:, None]) & (places >= 0)
+    return model, distances, hits

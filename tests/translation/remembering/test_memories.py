@@ -1,0 +1,263 @@
+"""A model with a memory: it writes what it has read, and the memory outlives interruptions, damage and other models."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.errors import ConfigurationError, CorruptedError, ModelError
+from regard.translation.datastore import Datastore, Mixing
+from regard.translation.datastore.table import Table
+from regard.translation.engines.remembering import Recall
+from regard.translation.remembering import building, remember, tune
+from regard.translation.text.corpora import Pair
+from regard.translation.translator import Translator
+
+# No model would translate so.
+PAIRS = [
+    Pair("La clase derivada debe ser declarada.", "The subclass must be declared."),
+    Pair("La variable de entorno está definida.", "The environment variable is set."),
+    Pair("El gato duerme.", "The feline slumbers."),
+]
+SOURCES = [pair.source for pair in PAIRS]
+SURE = {"weight": 0.99, "temperature": 0.001, "neighbours": 4}
+
+
+@pytest.fixture(scope="session", params=["es-en-tiny", "es-en-recurrent"])
+def translator(request):
+    return Translator.open(request.param)
+
+
+@pytest.fixture(scope="session")
+def tiny():
+    return Translator.open("es-en-tiny")
+
+
+@pytest.fixture(scope="session")
+def folder(translator, tmp_path_factory):
+    path = tmp_path_factory.mktemp("memory") / translator.run.folder.name
+    assert remember(translator, PAIRS, path) == len(PAIRS)
+    return path
+
+
+@pytest.fixture
+def copied(tiny, tmp_path):
+    remember(tiny, PAIRS, tmp_path / "memory")
+    return tmp_path / "memory"
+
+
+@pytest.fixture(autouse=True)
+def forgotten(request):
+    yield
+    for name in {"translator", "tiny"} & set(request.fixturenames):
+        request.getfixturevalue(name).forget()
+
+
+@pytest.mark.parametrize("similar", [0, 1])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_what_was_read_is_written(translator, folder, beam, similar):
+    translator.read_memory(folder, similar=similar, **SURE)
+    texts = [each.text for each in translator.translate(SOURCES, beam=beam)]
+    assert texts == [pair.target for pair in PAIRS]
+    translator.forget()
+    assert translator.translate(SOURCES, beam=beam)[0].text != PAIRS[0].target
+
+
+def test_all_engines_mix_alike(tiny, copied):
+    tiny.read_memory(copied, weight=0.4)
+    compiled = tiny.translate(SOURCES, beam=4)
+    tiny.refresh(avoid_loops="for a comparison")
+    layers = tiny.translate(SOURCES, beam=4)
+    tiny.refresh()
+    with_hook = tiny.model.output.register_forward_hook(lambda *_: None)
+    hooked = tiny.translate(SOURCES, beam=4)
+    with_hook.remove()
+    for other in (layers, hooked):
+        assert [each.text for each in other] == [each.text for each in compiled]
+        assert [each.score for each in other] == pytest.approx(
+            [each.score for each in compiled], abs=1e-4
+        )
+
+
+def test_weight_0_is_the_model_alone(tiny, copied):
+    alone = tiny.translate(SOURCES)
+    tiny.read_memory(copied, weight=0.0)
+    assert [each.score for each in tiny.translate(SOURCES)] == [each.score for each in alone]
+
+
+def test_a_score_is_that_of_the_search(tiny, copied):
+    tiny.read_memory(copied)
+    pairs = [Pair(each.source, each.text) for each in tiny.translate(SOURCES)]
+    scores = [each.score for each in tiny.translate(SOURCES)]
+    assert tiny.score(pairs) == pytest.approx(scores, abs=1e-4)
+    look = tiny.look(PAIRS[0].source)
+    assert look.text == tiny.translate([PAIRS[0].source], beam=5)[0].text
+
+
+def test_the_mixture_is_the_equation():
+    generator = torch.Generator().manual_seed(1)
+    logits = torch.randn(3, 9, generator=generator) * 3
+    distances = torch.rand(3, 4, generator=generator)
+    places = torch.tensor([[0, 1, 2, 3], [3, 2, 1, 0], [-1, -1, -1, -1]])
+    distances[2] = torch.inf
+    tokens = torch.tensor([5, 5, 7, 0])
+    mixing = Mixing(weight=0.3, temperature=0.2)
+
+    class Fixed(Recall):
+        table = Table(None, tokens, torch.arange(4), None)  # type: ignore[arg-type]
+
+        def distances(self, *arguments, **options):
+            return distances, places
+
+    recall = Fixed(None, mixing, str)  # type: ignore[arg-type]
+    mixed = recall.mix(torch.zeros(3, 2), logits.clone(), None).double().softmax(1)
+    expected = logits.double().softmax(1)
+    for row in range(2):
+        expected[row] *= 0.7
+        weights = (-distances[row].double() / 0.2).softmax(0)
+        for weight, place in zip(weights, places[row], strict=True):
+            expected[row, tokens[place]] += 0.3 * weight
+    torch.testing.assert_close(mixed, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_each_word_names_its_sentence(tiny, copied):
+    tiny.read_memory(copied, **SURE)
+    plain, named = (tiny.translate(SOURCES[:1], origins=origins)[0] for origins in (False, True))
+    assert not any(word.origins for word in plain.words)
+    assert [replace(word, origins=()) for word in named.words] == plain.words
+    for word in named.words:
+        best = word.origins[0]
+        assert (best.source, best.target) == PAIRS[0][:2]
+        assert best.weight == pytest.approx(0.99, abs=0.05)
+
+
+def test_code_is_read_as_a_word(tiny, tmp_path):
+    pair = Pair("Vea :func:`uno` primero.", "Consult :func:`uno` beforehand.")
+    remember(tiny, [pair], tmp_path / "code")
+    tiny.read_memory(tmp_path / "code", **SURE)
+    assert (
+        tiny.translate(["Vea :func:`otro` primero."])[0].text == "Consult :func:`otro` beforehand."
+    )
+
+
+def test_an_interruption_loses_the_last_passes_alone(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(building, "_BATCHES", 1)
+    monkeypatch.setattr("regard.translation.remembering.pairs.BATCH_TOKENS", 15)
+    remember(tiny, PAIRS, tmp_path / "whole")
+
+    def interrupt(done: int) -> None:
+        raise KeyboardInterrupt
+
+    for expected in (1, 2, 3):
+        with pytest.raises(KeyboardInterrupt):
+            remember(tiny, PAIRS, tmp_path / "memory", progress=interrupt)
+        with tiny.datastore(tmp_path / "memory") as datastore:
+            assert datastore.pairs_with_states() == expected
+    assert remember(tiny, PAIRS, tmp_path / "memory") == 0
+    assert _rows(tiny, tmp_path / "memory") == _rows(tiny, tmp_path / "whole")
+
+
+def test_later_pairs_are_added_behind(tiny, copied):
+    before = _rows(tiny, copied)
+    more = [*PAIRS, Pair("El perro ladra.", "The hound barks.")]
+    assert remember(tiny, more, copied) == 1
+    after = _rows(tiny, copied)
+    assert after[: len(before)] == before
+    assert len(after) > len(before)
+    tiny.read_memory(copied, **SURE)
+    assert tiny.translate(["El perro ladra."])[0].text == "The hound barks."
+
+
+def test_an_entry_takes_at_most_80_bytes(tiny, copied):
+    with tiny.datastore(copied) as datastore:
+        vectors = datastore._states.vectors("keys")
+        assert vectors.row_bytes <= 80
+        assert len(datastore) == len(_rows(tiny, copied))
+
+
+def test_another_model_is_refused_by_name(copied):
+    other = Translator.open("en-es")
+    with pytest.raises(ModelError, match="was made with another model or tokenizer"):
+        other.read_memory(copied)
+    assert other.recall is None
+
+
+def test_several_models_have_no_memory(copied):
+    with pytest.raises(ModelError, match="of one model"):
+        Translator.open(["es-en-tiny", "es-en-tiny"]).read_memory(copied)
+
+
+def test_a_setting_out_of_range(tiny, copied):
+    with pytest.raises(ConfigurationError, match=r"weight 1\.5"):
+        tiny.read_memory(copied, weight=1.5)
+
+
+def test_no_folder(tiny, tmp_path):
+    with pytest.raises(ModelError, match="no such folder"):
+        tiny.read_memory(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def _damaged(path: Path, place: float) -> None:
+    content = bytearray(path.read_bytes())
+    content[int(len(content) * place)] ^= 0x55
+    path.write_bytes(content)
+
+
+def _read_all(translator: Translator, folder: Path) -> None:
+    translator.read_memory(folder, similar=2)
+    translator.translate(SOURCES)
+
+
+@pytest.mark.parametrize("name", ["space.safetensors", "states/1/keys", "sentences/1/keys"])
+@pytest.mark.parametrize("fault", ["cut", 0.1, 0.5, 0.9])
+def test_damage_is_told(tiny, copied, name, fault):
+    path = copied / name
+    if fault == "cut":
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    else:
+        _damaged(path, fault)
+    with pytest.raises(CorruptedError) as raised:
+        _read_all(tiny, copied)
+    assert str(path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["space.safetensors", "states", "sentences"])
+def test_a_part_that_is_missing_is_told(tiny, copied, name):
+    path = copied / name
+    path.unlink() if path.is_file() else shutil.rmtree(path)
+    with pytest.raises(ModelError, match=str(copied)):
+        tiny.read_memory(copied)
+
+
+def test_one_process_writes_at_a_time(tiny, copied):
+    with tiny.datastore(copied, write=True), pytest.raises(ModelError, match="is writing to it"):
+        remember(tiny, PAIRS, copied)
+
+
+def test_a_tuning_is_kept(tiny, copied):
+    valid = [Pair(pair.source, pair.target) for pair in PAIRS]
+    mixing, trials = tune(tiny, valid, copied, similar=2)
+    assert tiny.recall is None
+    assert mixing.weight == max(trials, key=lambda trial: trial.bleu).weight > 0
+    assert trials[0].weight == 0
+    assert trials[0].bleu < max(trial.bleu for trial in trials)
+    tiny.read_memory(copied)
+    assert tiny.recall.mixing == mixing
+    assert mixing.similar == 2
+
+
+def _rows(translator: Translator, folder: Path) -> list[tuple[int, ...]]:
+    """Codes and tokens of all entries, in their order."""
+    with translator.datastore(folder) as datastore:
+        assert isinstance(datastore, Datastore)
+        table = datastore.by_sentence()
+    return [
+        (*codes, token)
+        for codes, token in zip(table.codes.tolist(), table.tokens.tolist(), strict=True)
+    ]
