@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.errors import ConfigurationError
+from regard.errors import ConfigurationError, ModelError
 from regard.serving.errors import Refused
 from regard.translation.opening import find
 from regard.translation.runs import Run
@@ -48,11 +48,16 @@ class Guess(NamedTuple):
 class Pairs:
     """Translators by their pair of languages, opened when the server starts. No request opens another one."""
 
-    def __init__(self, folders: Sequence[str | Path], device: str = "cpu") -> None:
-        """Open bundled models by name, or run folders.
+    def __init__(
+        self,
+        folders: Sequence[str | Path],
+        device: str = "cpu",
+        memories: Sequence[str | Path] = (),
+    ) -> None:
+        """Open bundled models by name, or run folders, and memories that these made.
 
         Raises:
-            ModelError: one of them is missing or broken.
+            ModelError: one of them is missing or broken, or none of the models made a memory.
             ConfigurationError: two of them have the same pair of languages.
         """
         self.translators: dict[Pair, Translator] = {}
@@ -73,6 +78,18 @@ class Pairs:
                     origins[pair] = folder
                     self.translators[pair] = translator
                 self._note(translator, data.source_language, target)
+        for memory in memories:
+            self._read_memory(memory)
+
+    def _read_memory(self, memory: str | Path) -> None:
+        faults = []
+        for translator in self.translators.values():
+            try:
+                translator.read_memory(memory)
+                return
+            except ModelError as fault:
+                faults.append(fault)
+        raise faults[0]
 
     @property
     def _codes(self) -> set[str]:

@@ -55,6 +55,7 @@ class Settings:
         hosts: the values of Host that are this server; None for any.
         keys: one of them must come with every request for work; without any, none is asked for.
         queue: requests that are translated or wait at a time.
+        memories: folders of `regard remember`, each read by the model that made it.
         downloads: the folder of translated files; a server that is started with None makes one.
     """
 
@@ -64,6 +65,7 @@ class Settings:
     hosts: Collection[str] | None = ()
     keys: Collection[str] = ()
     queue: int = QUEUE
+    memories: Sequence[str | Path] = ()
 
 
 class Translations:
@@ -72,7 +74,7 @@ class Translations:
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         """Raises as `Pairs`, for models that cannot be opened."""
         self._settings, self._metrics = settings, metrics
-        self._pairs = Pairs(settings.models, settings.device)
+        self._pairs = Pairs(settings.models, settings.device, settings.memories)
         self._batches = Batches(self._pairs.translators, metrics)
         self._downloads = Downloads(Path(settings.downloads or gettempdir()))
         self._admitted = 0

@@ -31,6 +31,7 @@ def explore(
     port: Annotated[int, typer.Option(min=0, max=65535)] = 0,
     open_: bool = False,
     device: Device = "cpu",
+    memory: Annotated[Path | None, typer.Option(metavar="DIR")] = None,
     alignments: Annotated[Path | None, typer.Option(metavar="GOLD")] = None,
     flip: bool = False,
 ) -> None:
@@ -44,6 +45,7 @@ def explore(
             tensors `query` and `key`. [default: es-en]
         port: The port; 0 takes any free one.
         open_: Open the page in the default browser.
+        memory: Translate with this memory, which `regard remember` made with the one model that is named.
         alignments: Sentence pairs with the links of their words, as JSON lines: heads are sorted by them.
         flip: The gold's source is the model's target.
 
@@ -62,10 +64,15 @@ def explore(
     others = [name for name in names or () if _is_scene(name)]
     models = [name for name in names or [DEFAULT_MODEL] if name not in others]
     folders = {Path(name).name or name: find(name) for name in models}
+    if memory is not None and len(models) != 1:
+        raise ConfigurationError("--memory is of one model: name that model alone")
     if flip and alignments is None:
         raise ConfigurationError("--flip belongs to --alignments")
     if alignments is not None and not models:
         raise ConfigurationError("--alignments needs a translator: name a model or run folder")
+    opened = Models(folders, device, memory)
+    if memory is not None:
+        opened.open(next(iter(folders)))  # a memory that cannot be read is told now
     gold = None if alignments is None else _gold(corpora.locate(alignments), flip)
     languages, scenes = _opened(others)
     if len(scenes) > 1:
@@ -80,7 +87,7 @@ def explore(
             typer.launch(address)
 
     with Signals():
-        explorer = Explorer(Models(folders, device), scenes[0] if scenes else None, gold, languages)
+        explorer = Explorer(opened, scenes[0] if scenes else None, gold, languages)
         serve(explorer, port, ready)
 
 

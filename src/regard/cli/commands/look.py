@@ -9,6 +9,7 @@ import typer
 
 from regard.cli import computing, watching
 from regard.cli.options.checks import check_sentences, check_writable, exclude
+from regard.cli.options.memory import MemoryOptions
 from regard.cli.options.model import DEFAULT_MODEL, ModelOptions
 from regard.cli.output import drawing, report, streams
 from regard.errors import ConfigurationError, DataError
@@ -27,6 +28,7 @@ def look(
     text: Annotated[str | None, typer.Argument(metavar="TEXT")] = None,
     target: str | None = None,
     model: ModelOptions,
+    memory: MemoryOptions,
     attention: Attention | None = None,
     layer: int | None = None,
     head: int | None = None,
@@ -69,7 +71,9 @@ def look(
         "--attention": attention is not None,
         "--pieces": pieces,
         "--device": model.device != "cpu",
+        "--memory": memory.memory is not None,
     }
+    memory.check()
     if watch is not None:
         named = {"TEXT": text is not None, "--model": model.model != DEFAULT_MODEL}
         exclude("--watch", named | translator_options, "it looks inside a model of your own")
@@ -92,6 +96,7 @@ def look(
     check_sentences([text], "give the sentence itself")
     sentence = streams.argument(text)
     translator = model.open()
+    memory.let_read(translator)
     translation = translator.look(sentence, target and streams.argument(target))
     if not translation.source_pieces:
         raise DataError("TEXT is empty: there is nothing to look at")

@@ -33,6 +33,7 @@ class ServeOptions:
         workers: Processes that translate, each with all models; one for each core serves most.
         keys: Requests need a key: a line of this file.
         queue: Requests that are translated or wait at a time; more are told to come back.
+        memories: Memories that `regard remember` made, each with one of the models, which reads it.
         downloads: Where translated files are kept for ten minutes; servers behind one balancer
             share it. [default: a temporary folder]
     """
@@ -45,6 +46,7 @@ class ServeOptions:
     workers: Annotated[int, typer.Option(min=1, max=256)] = 1
     keys: Path | None = None
     queue: Annotated[int, typer.Option(min=1, max=10_000)] = 100
+    memories: Annotated[list[Path] | None, typer.Option("--memory", metavar="DIR")] = None
     downloads: Annotated[Path | None, typer.Option(metavar="DIR")] = None
     device: Device = "cpu"
 
@@ -82,6 +84,7 @@ def serve(options: ServeOptions) -> None:
         keys=keys,
         queue=options.queue,
         downloads=options.downloads,
+        memories=options.memories or (),
     )
 
     def ready(address: str) -> None:

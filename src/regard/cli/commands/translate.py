@@ -135,7 +135,7 @@ class TranslateOptions:
     outputs: OutputOptions
     search: SearchOptions
     sampling: SamplingOptions
-    memory: MemoryOptions
+    recall: MemoryOptions
     device: Device = "cpu"
     engine: Literal["regard", "ctranslate2"] = "regard"
     explain: bool = False
@@ -147,10 +147,10 @@ class TranslateOptions:
         from regard.translation.decoding.search import Search
 
         self.sampling.check()
-        self.memory.check()
-        if self.outputs.why and self.memory.memory is None:
+        self.recall.check()
+        if self.outputs.why and self.recall.memory is None:
             raise ConfigurationError("--why names sentences of a memory: add --memory")
-        groups = (self, self.inputs, self.outputs, self.search, self.sampling, self.memory)
+        groups = (self, self.inputs, self.outputs, self.search, self.sampling, self.recall)
         used = {option(name) for name in changed_options(*groups)}
         used |= {"TEXT"} if self.inputs.texts else set()
         used |= {"a file of a format"} if self.inputs.format != "lines" else set()
@@ -202,7 +202,7 @@ def open_engine(options: TranslateOptions) -> tuple[Translator | Engine, str, in
         engine = _exported(models[0], options)
         return engine, engine.sentence_language or "", engine.workers
     translator = open_translator(models, options.device, to, FEW)
-    options.memory.let_read(translator)
+    options.recall.let_read(translator)
     if options.explain:
         name, reason = translator.engine.name, translator.engine.reason
         report.say(f"engine: {name}" + (f" ({reason})" if reason else ""), file=sys.stderr)

@@ -16,13 +16,18 @@ KEPT = 4  # open models beyond those named
 class Models:
     """Translators by name. No request can name another model or a path.
 
-    `folders` holds a bundled model's name or a run folder for each name.
+    `folders` holds a bundled model's name or a run folder for each name, `memory` the memory that these read.
 
     The checkpoints of a run are models as well: "reverse@step-300" is one of the run "reverse".
     """
 
-    def __init__(self, folders: Mapping[str, str | Path], device: str = "cpu") -> None:
-        self._folders, self._device = dict(folders), device
+    def __init__(
+        self,
+        folders: Mapping[str, str | Path],
+        device: str = "cpu",
+        memory: str | Path | None = None,
+    ) -> None:
+        self._folders, self._device, self._memory = dict(folders), device, memory
         self._open: OrderedDict[str, Translator] = OrderedDict()
 
     @property
@@ -63,7 +68,10 @@ class Models:
 
     def _translator(self, name: str) -> Translator:
         if name in self._folders:
-            return Translator.open(self._folders[name], self._device)
+            translator = Translator.open(self._folders[name], self._device)
+            if self._memory is not None:
+                translator.read_memory(self._memory)
+            return translator
         run_name = name.rpartition("@")[0]
         checkpoint = self._checkpoints(run_name).get(name) if run_name in self._folders else None
         if checkpoint is None:

@@ -37,7 +37,7 @@ from regard.translation.datastore.table import Table
 from regard.translation.text.tokenizer import EOS
 
 SENTENCES, STATES, SPACE = "sentences", "states", "space.safetensors"
-LOOKUP = CharacterNgrams(width=64, shortest=3, longest=4)
+LOOKUP = CharacterNgrams(width=128, shortest=3, longest=4)
 _AT_A_TIME = 4096  # pairs of a commit
 _WORDS = TypeAdapter(tuple[str, str])
 _LIST, _TOKEN = np.dtype("<u2"), np.dtype("<u4")
@@ -57,8 +57,8 @@ class Mixing:
     """
 
     neighbours: Annotated[int, Field(ge=1, le=1024)] = 8
-    temperature: Annotated[float, Field(gt=0, le=1000)] = 0.1
-    weight: Annotated[float, Field(ge=0, lt=1)] = 0.4
+    temperature: Annotated[float, Field(gt=0, le=1000)] = 0.2
+    weight: Annotated[float, Field(ge=0, lt=1)] = 0.3
     similar: Annotated[int, Field(ge=0, le=1024)] = 0
     lists: Annotated[int, Field(ge=1, le=65536)] = 4
 
