@@ -171,8 +171,8 @@ def names(call: str, folder: Path) -> None:
     """Take the steps of `answered_by_keyboard`."""
     from regard.cli.commands.explore import _opened
 
-    languages, _ = _opened([call])
-    address = served(Explorer(Models({}), languages=languages))
+    language = _opened(call).language
+    address = served(Explorer(Models({}), languages=[language] if language else []))
     folder.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as running:
         browser = opened(running)

@@ -43,20 +43,24 @@ class Punctual(H11Protocol):
 
 
 def serve(
-    application: Callable[[list[str]], ASGIApp], port: int = 0, ready: Callable[[str], None] = print
+    application: Callable[[list[str]], ASGIApp],
+    port: int = 0,
+    ready: Callable[[str], None] = print,
+    started: Callable[[Callable[[], None]], None] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, on this machine alone; at any free port for 0.
 
     Args:
         application: makes the application for the values of Host that are this server.
         ready: called with the address.
+        started: called with a function that stops the server, from any thread.
 
     Raises:
         PortError: the port is used by another program.
     """
     listening = listen(LOOPBACK, port)
     ready(f"http://{LOOPBACK}:{listening.getsockname()[1]}/")
-    run(application(own_hosts(listening)), listening)
+    run(application(own_hosts(listening)), listening, started)
 
 
 def own_hosts(listening: socket.socket) -> list[str]:
@@ -65,7 +69,11 @@ def own_hosts(listening: socket.socket) -> list[str]:
     return [f"{name}:{port}" for name in (LOOPBACK, "localhost")]
 
 
-def run(application: ASGIApp, listening: socket.socket) -> None:
+def run(
+    application: ASGIApp,
+    listening: socket.socket,
+    started: Callable[[Callable[[], None]], None] | None = None,
+) -> None:
     """Answer the requests that come to a socket until SIGINT or SIGTERM."""
     config = uvicorn.Config(
         application,
@@ -79,7 +87,14 @@ def run(application: ASGIApp, listening: socket.socket) -> None:
         ws="none",
         http=Punctual,
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    server = uvicorn.Server(config)
+
+    def stop() -> None:
+        server.should_exit = True
+
+    if started is not None:
+        started(stop)
+    server.run(sockets=[listening])
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -17,6 +17,7 @@ from regard.errors import ConfigurationError, DataError
 if TYPE_CHECKING:
     from regard.explorer import Scene
     from regard.explorer.prompting import LanguageModel
+    from regard.explorer.server.opening import Opened
     from regard.translation.evaluation.gold import Gold
 
 PAIRS = 1000  # sentences with gold links that are listed
@@ -58,6 +59,7 @@ def explore(
         regard explore es-en --alignments gold.jsonl --flip
     """
     from regard.explorer.server import Explorer, Models, serve
+    from regard.explorer.server.opening import Opening
     from regard.translation.opening import find
 
     streams.output()
@@ -74,21 +76,33 @@ def explore(
     if memory is not None:
         opened.open(next(iter(folders)))  # a memory that cannot be read is told now
     gold = None if alignments is None else _gold(corpora.locate(alignments), flip)
-    languages, scenes = _opened(others)
-    if len(scenes) > 1:
-        raise ConfigurationError(
-            f"{' and '.join(scene.title for scene in scenes)}: pass one function without a tokenizer,"
-            " file or program at a time"
-        )
+    calls = [name for name in others if watching.is_call(name)]
+    scenes = [_scene(name) for name in others if name not in calls]
+    _check_single(scenes)
 
     def ready(address: str) -> None:
         report.say(f"open {address} in a browser; Ctrl-C ends the server", flush=True)
         if open_:
             typer.launch(address)
 
+    def end(shown: list[Opened]) -> None:
+        _check_single([*scenes, *(each.scene for each in shown if each.scene is not None)])
+        for each in shown:
+            explorer.add(each)
+
     with Signals():
-        explorer = Explorer(opened, scenes[0] if scenes else None, gold, languages)
+        scene = scenes[0] if scenes else None
+        opening = Opening(calls, _opened, end) if calls else None
+        explorer = Explorer(opened, scene, gold, opening=opening)
         serve(explorer, port, ready)
+
+
+def _check_single(scenes: list[Scene]) -> None:
+    if len(scenes) > 1:
+        raise ConfigurationError(
+            f"{' and '.join(scene.title for scene in scenes)}: pass one function without a tokenizer,"
+            " file or program at a time"
+        )
 
 
 def _gold(path: Path, flip: bool) -> Gold:
@@ -111,21 +125,13 @@ def _is_file(name: str) -> bool:
     return name.lower().endswith(".safetensors") and not Path(name).is_dir()
 
 
-def _opened(names: list[str]) -> tuple[list[LanguageModel], list[Scene]]:
-    """The models that read prompts, and the scenes of other models, of compiled programs and of files."""
-    languages: list[LanguageModel] = []
-    scenes: list[Scene] = []
-    for name in names:
-        if watching.is_call(name):
-            answer = watching.called(name, name)
-            language = _language(name, answer)
-            if language is None:
-                scenes.append(_watched(name, answer))
-            else:
-                languages.append(language)
-        else:
-            scenes.append(_scene(name))
-    return languages, scenes
+def _opened(name: str) -> Opened:
+    """A model of the user's own: it reads prompts, or its attentions are those of one run."""
+    from regard.explorer.server.opening import Opened
+
+    answer = watching.called(name, name)
+    language = _language(name, answer)
+    return Opened(language, None if language is not None else _watched(name, answer))
 
 
 def _language(name: str, answer: Any) -> LanguageModel | None:

@@ -22,6 +22,7 @@ from regard.explorer.contract import DEEP, Attention, Scene, pack
 from regard.explorer.prompting import LanguageModel
 from regard.explorer.server.edits import PATH, edits_of, reduction
 from regard.explorer.server.models import Models
+from regard.explorer.server.opening import Opened, Opening
 from regard.explorer.server.prompts import Prompts
 from regard.explorer.server.runs import Run, Runs
 from regard.explorer.tiles import SIZE, Tiles
@@ -47,13 +48,25 @@ class Explorer:
         scene: Scene | None = None,
         gold: Gold | None = None,
         languages: Sequence[LanguageModel] = (),
+        opening: Opening | None = None,
     ) -> None:
-        """`gold` has sentences, their translations and the links of their words; `languages` read prompts."""
+        """`gold` has sentences, their translations and the links of their words; `languages` read prompts.
+
+        What `opening` opens is added with `add`; until then the page says what it waits for.
+        """
         self.models, self.runs, self.work = models, Runs(), Work()
-        self.scene, self.gold = scene, gold
+        self.scene, self.gold, self.opening = scene, gold, opening
         self.prompts = Prompts(languages, self.models, self.runs, self.work)
 
+    def add(self, opened: Opened) -> None:
+        """Show a model that was opened."""
+        if opened.language is not None:
+            self.prompts.languages[opened.language.name] = opened.language
+        self.scene = opened.scene or self.scene
+
     async def page(self, request: Request) -> Response:
+        if self.opening is not None and not self.opening.done:
+            return Response(self.opening.page(), media_type="text/html")
         names, trains = self.models.names, self.models.trains
         languages = list(self.prompts.languages)
         content = page.served(
@@ -314,8 +327,15 @@ def application(explorer: Explorer, hosts: list[str]) -> Starlette:
 
 
 def serve(explorer: Explorer, port: int = 0, ready: Callable[[str], None] = print) -> None:
-    """Serve an explorer until a signal comes (see `serving.listening.serve`)."""
-    listening.serve(partial(application, explorer), port, ready)
+    """Serve an explorer until a signal comes (see `serving.listening.serve`).
+
+    An error of a model that could not be opened is raised.
+    """
+    opening = explorer.opening
+    started = None if opening is None else opening.begin
+    listening.serve(partial(application, explorer), port, ready, started)
+    if opening is not None and opening.fault is not None:
+        raise opening.fault
 
 
 def _linked(scene: Scene, links: set[Link]) -> Scene:
