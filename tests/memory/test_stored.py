@@ -13,6 +13,7 @@ from torch import Tensor
 
 from regard.memory import CharacterNgrams, EmptyMemoryError, Memory, MemoryFileError, StoredMemory
 from regard.memory import vectors as vector_files
+from regard.normalisers import Softmax
 from regard.scores import Additive, Cosine
 
 ROWS, WIDTH = 300, 8
@@ -39,7 +40,8 @@ def in_ram(dtype: torch.dtype = torch.float32, **options: object) -> Memory:
 
 
 @pytest.mark.parametrize(
-    "normaliser", ["softmax", "hard", "sparsemax", "entmax", lambda rows: rows.softmax(-1)]
+    "normaliser",
+    ["softmax", Softmax(0.3), "hard", "sparsemax", "entmax", lambda rows: rows.softmax(-1)],
 )
 @pytest.mark.parametrize(
     "score", [None, Cosine(5.0), Additive(WIDTH, WIDTH, 4)], ids=["dot", "cosine", "additive"]

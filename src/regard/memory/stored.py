@@ -419,11 +419,18 @@ class StoredMemory(Memory):
     def _scores(
         self, query: Tensor, mask: Tensor | None
     ) -> Iterator[tuple[tuple[int, int], Tensor, Tensor]]:
-        """The rows of each block, its keys, and their scores: -inf where they may not be read."""
+        """The rows of each block, its keys, and their scores: -inf where they may not be read.
+
+        For a softmax they are divided by its temperature.
+        """
         score, wide = self.score or ScaledDot(), query.float()
+        normaliser = as_normaliser(self.normaliser or "softmax")
+        temperature = normaliser.temperature if type(normaliser) is Softmax else 1.0
         readable = self._readable(query, mask)
         for span, key in self._blocks("keys", query):
             scores = score(wide, key)
+            if temperature != 1.0:
+                scores = scores / temperature
             if readable is not None:
                 scores = scores.masked_fill(~readable[..., slice(*span)], -torch.inf)
             yield span, key, scores
