@@ -1,12 +1,15 @@
 """Memories: keys and values to be read by queries."""
 
 from regard.attention.caches import HeadMemory
+from regard.memory.bounded import BoundedReading
 from regard.memory.file import MemoryFileError
-from regard.memory.memory import EmptyMemoryError, Found, Memory
+from regard.memory.found import EmptyMemoryError, Found
+from regard.memory.memory import Memory
 from regard.memory.ngrams import CharacterNgrams
 from regard.memory.stored import StoredMemory
 
 __all__ = [
+    "BoundedReading",
     "CharacterNgrams",
     "EmptyMemoryError",
     "Found",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import torch
@@ -14,7 +14,11 @@ from regard.attention.caches import GrowingTensor
 from regard.attention.products import HALVES
 from regard.attention.scores import Score, prepare
 from regard.attention.shapes import ShapeError
+from regard.memory.bounded import Block, spread
+from regard.memory.codes import coded
 from regard.memory.lists import LISTS, as_bytes, from_bytes, objections
+
+AT_ONCE = 1 << 15  # entries that are coded, or whose codes are read, at a time
 
 Trainable = bool | Literal["keys", "values"]
 
@@ -46,6 +50,69 @@ class Prepared:
         return True
 
 
+class CodedEntries:
+    """Keys in RAM with their codes, for bounded readings: for as long as no key or value changes."""
+
+    def __init__(self, key: Tensor, value: Tensor) -> None:
+        self.width = key.shape[-1]
+        self.entry_bytes = sum(
+            each.shape[-1] * each.itemsize for each in ((key,) if value is key else (key, value))
+        )
+        rows, lengths = self._coded(key, value)
+        self._codes, self._lengths = GrowingTensor(rows), GrowingTensor(lengths)
+        self.code_bytes = rows.shape[-1] + lengths.shape[-1] * lengths.itemsize
+        self._follow(key, value)
+
+    def _follow(self, key: Tensor, value: Tensor) -> None:
+        self._key, self._value = key, value
+        self._versions = _versions(key, value)
+
+    @property
+    def count(self) -> int:
+        """How many entries there are."""
+        return len(self._key)
+
+    def is_of(self, key: Tensor | None, value: Tensor | None) -> bool:
+        """Whether these are the codes of these very entries."""
+        return (
+            key is self._key
+            and value is self._value
+            and None not in self._versions
+            and _versions(key, value) == self._versions
+        )
+
+    def append(self, count: int, key: Tensor, value: Tensor) -> None:
+        """Code the last entries, which are new."""
+        for room, new in zip(
+            (self._codes, self._lengths), self._coded(key[-count:], value[-count:]), strict=True
+        ):
+            room.append(new)
+        self._follow(key, value)
+
+    def blocks(self) -> Iterator[Block]:
+        """The codes of all entries."""
+        rows, lengths = self._codes.filled, self._lengths.filled
+        for start in spread(range(0, len(rows), AT_ONCE)):
+            yield Block(start, rows[start : start + AT_ONCE], lengths[start : start + AT_ONCE])
+
+    def at(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """The keys and the values at these places."""
+        key = self._key[places]
+        return key, key if self._value is self._key else self._value[places]
+
+    @staticmethod
+    @torch.no_grad()
+    def _coded(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        portions = zip(key.split(AT_ONCE), value.split(AT_ONCE), strict=True)
+        rows, lengths = zip(*(coded(*portion) for portion in portions), strict=True)
+        return torch.cat(rows), torch.cat(lengths)
+
+
+def _versions(*tensors: Tensor | None) -> list[int | None]:
+    """The versions of tensors; None for those whose changes torch does not count."""
+    return [None if each is None or each.is_inference() else each._version for each in tensors]
+
+
 def _tensors(score: Score, key: Tensor) -> list[Tensor]:
     return [key, *score.parameters()] if isinstance(score, nn.Module) else [key]
 
@@ -72,6 +139,7 @@ class Entries(nn.Module):
         self._trained = {"key": trainable in (True, "keys"), "value": trainable in (True, "values")}
         self._rows: dict[str, GrowingTensor] = {}
         self._prepared: Prepared | None = None
+        self._coded: CodedEntries | None = None
         self.payloads: list[Any] | None = None
         self.names: list[str | None] | None = None
         self._places: dict[str, int] = {}  # of each name the first
@@ -126,6 +194,9 @@ class Entries(nn.Module):
     ) -> None:
         """Add entries behind the last one; all of them or, where shapes do not fit, none."""
         value = self._checked(key, value)
+        coded_entries = self._coded
+        if coded_entries is not None and not coded_entries.is_of(self.key, self.values):
+            coded_entries = self._coded = None
         self._keep(payloads, key)
         self._name(names, key.shape[-2])
         if value is not None and self.value is None and self.key is not None:
@@ -134,6 +205,17 @@ class Entries(nn.Module):
         if value is not None:
             self._grow("value", value)
         self._set_widths(key, value)
+        if coded_entries is not None:
+            coded_entries.append(key.shape[-2], self.key, self.values)  # type: ignore[arg-type]
+
+    def coded(self) -> CodedEntries | None:
+        """The entries with their codes, which are kept; None for those with batch axes or on another device."""
+        key, value = self.key, self.values
+        if key is None or value is None or key.dim() > 2 or not (key.is_cpu and value.is_cpu):
+            return None
+        if self._coded is None or not self._coded.is_of(key, value):
+            self._coded = CodedEntries(key, value)
+        return self._coded
 
     def _set_widths(self, key: Tensor, value: Tensor | None) -> None:
         widths = key.shape[-1], (key if value is None else value).shape[-1]
@@ -246,7 +328,7 @@ class Entries(nn.Module):
         twin.__dict__.update(self.__dict__)
         for name in ("_parameters", "_buffers", "_trained", "_places"):
             twin.__dict__[name] = self.__dict__[name].copy()
-        twin._rows, twin._prepared = {}, None
+        twin._rows, twin._prepared, twin._coded = {}, None, None
         for name in ("payloads", "names"):
             items = getattr(self, name)
             setattr(twin, name, None if items is None else list(items))

@@ -6,26 +6,29 @@ import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from math import prod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, overload
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.attend import attend, look
 from regard.attention.kernels.ties import level_best
 from regard.attention.looks import Look
-from regard.attention.normalisers import NormaliserLike, as_normaliser, is_plain
+from regard.attention.masks import as_mask
+from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser, is_plain
 from regard.attention.products import widen
 from regard.attention.ranking import top
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike, build
 from regard.attention.shapes import ShapeError
 from regard.attention.torch_names import answers
+from regard.memory.bounded import BoundedReading, Source, read_bounded
 from regard.memory.entries import Entries, Trainable
 from regard.memory.file import Contents, read_memory, write_memory
+from regard.memory.found import EmptyMemoryError, Found
 from regard.memory.objects import (
     as_rows,
     as_value,
@@ -51,31 +54,6 @@ SHARPNESS = 20.0  # weights of 0.99 for an exact key among hundreds of strings
 
 Alone = Float[Tensor, " width"]
 Encoder = Callable[[list[str]], Any]
-
-
-class EmptyMemoryError(ValueError):
-    """A lookup in a memory that holds nothing yet."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """The entries that a query reads most; unpacks as ``weights, payloads``.
-
-    Args:
-        weights: Their weights, largest first; of equal ones the better score, then the first.
-        payloads: The payloads stored with them, or None.
-        positions: Their positions in the memory.
-    """
-
-    weights: Float[Tensor, "*batch found"]
-    payloads: list[Any]
-    positions: Int[Tensor, "*batch found"]
-
-    def __repr__(self) -> str:
-        return f"Found({_listing(self.weights.tolist(), self.payloads)})"
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter((self.weights, self.payloads))
 
 
 class Memory(nn.Module):
@@ -327,13 +305,24 @@ class Memory(nn.Module):
                 return None, objects
         return as_rows("values", vectors), None
 
+    @overload
+    def read(
+        self, queries: Any, *, mask: Any = None, group: Any = None, tolerance: None = None
+    ) -> Tensor: ...
+
+    @overload
+    def read(
+        self, queries: Any, *, mask: Any = None, group: Any = None, tolerance: float
+    ) -> BoundedReading: ...
+
     def read(
         self,
         queries: Float[Tensor, "*batch queries d_key"] | Strings,
         *,
         mask: Any = None,
         group: Any = None,
-    ) -> Float[Tensor, "*batch queries d_value"]:
+        tolerance: float | None = None,
+    ) -> Float[Tensor, "*batch queries d_value"] | BoundedReading:
         """The blended values; zero where there is nothing to read, as in an empty memory.
 
         Args:
@@ -342,8 +331,18 @@ class Memory(nn.Module):
             group: Processes that share out the entries, as for `regard.attend`: each reads with the same
                 queries, from a memory that holds its own entries; one without any was made with
                 ``d_key`` and ``d_value``.
+            tolerance: The weight that may be left out, from 0 up to below 1. The answer is then a
+                `BoundedReading`, without gradients: the entries that matter are found by codes of 8 bits,
+                which are kept. Where no bound is known (other scores than dot products and their soft
+                caps, other normalisers than softmax), or reading everything is faster, all is read.
         """
         query = self._vectors(queries)
+        if tolerance is not None:
+            return self._read_within(query, mask, group, tolerance)
+        return self._read(query, mask, group)
+
+    def _read(self, query: Tensor, mask: Any, group: Any = None) -> Tensor:
+        """The blend of all values."""
         if group is not None:
             width = self.entries.d_key or query.shape[-1]
             keys, values = self.keys, self.values
@@ -359,6 +358,48 @@ class Memory(nn.Module):
         return attend(query, keys, self.values, mask=mask, **options)
 
     forward = read
+
+    @torch.no_grad()
+    def _read_within(
+        self, query: Tensor, mask: Any, group: Any, tolerance: float
+    ) -> BoundedReading:
+        """The blend of the values that matter."""
+        if group is not None:
+            raise ValueError("got tolerance and group: a bound needs all entries in one process")
+        if not 0 <= tolerance < 1:
+            raise ValueError(f"tolerance is {tolerance}: pass a weight from 0 to below 1")
+        normaliser, source = as_normaliser(self.normaliser or "softmax"), self._source()
+        if source is None or type(normaliser) is not Softmax:
+            reading = self._read(query, mask)
+            nothing = reading.new_zeros(reading.shape[:-1])
+            return BoundedReading(reading, nothing, nothing, 1.0)
+        rows = query.flatten(0, -2)
+        readable = self._readable(query, mask)
+        if readable is not None:
+            readable = readable.expand(*query.shape[:-1], source.count).flatten(0, -2)
+
+        def read_all(places: list[int]) -> Tensor:
+            return self._read(rows[places], None if readable is None else readable[places])
+
+        score = self.score or ScaledDot()
+        answer = read_bounded(
+            rows, score, normaliser.temperature, source, tolerance, readable, read_all
+        )
+        reading, bound, error = (
+            each.unflatten(0, query.shape[:-1])
+            for each in (answer.reading, answer.bound, answer.error)
+        )
+        return BoundedReading(reading, bound, error, answer.share)
+
+    def _source(self) -> Source | None:
+        """The entries with codes, for a bounded reading; None where there are none."""
+        return self.entries.coded() if len(self) else None
+
+    def _readable(self, query: Tensor, mask: Any) -> Tensor | None:
+        """The mask as booleans that broadcast to (*batch, queries, entries)."""
+        if mask is None or isinstance(mask, Tensor):
+            return mask
+        return as_mask(mask).dense(query.shape[:-2], query.shape[-2], len(self), query.device)
 
     def look(
         self, queries: Float[Tensor, "*batch queries d_key"] | Strings, *, mask: Any = None
@@ -582,10 +623,3 @@ class Memory(nn.Module):
 
 def _none(place: int) -> None:
     return None
-
-
-def _listing(weights: list[Any], payloads: list[Any]) -> str:
-    pairs = zip(weights, payloads, strict=True)
-    if weights and isinstance(weights[0], list):
-        return ", ".join(f"[{_listing(*pair)}]" for pair in pairs)
-    return ", ".join(f"{weight:.2f} {short(payload)}" for weight, payload in pairs)

@@ -3,6 +3,7 @@
     current             the name of the folder that counts, replaced as a whole when a memory is compacted
     1/memory.sqlite     counts, payloads, names, deletions, checksums (write-ahead log)
     1/keys, 1/values    vectors, one after another; no values where they are the keys
+    1/codes, 1/lengths  keys in 8 bits and what bounds their errors, where they were asked for (`codes`)
 
 A commit forces the vectors to the disk and then ends one transaction. Before that the vectors do not count, so a kill
 or a power cut leaves the memory of the last commit. Readers keep the counts of their snapshot, and no entry changes
@@ -17,7 +18,7 @@ import shutil
 import sqlite3
 import threading
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
@@ -30,11 +31,12 @@ from torch import Tensor
 from regard import files
 from regard.memory.file import MemoryFileError
 from regard.memory.lists import no_constant
-from regard.memory.vectors import DTYPES, VectorFile, block_rows, objection
+from regard.memory.vectors import VectorFile, block_rows, objection, row_bytes
 
 FORMAT, VERSION = "regard.memory", 2
 CURRENT, DATABASE, LOCK = "current", "memory.sqlite", ".writing.lock"
-COLUMNS = ("keys", "values")
+VECTORS, CODES = ("keys", "values"), ("codes", "lengths")
+COLUMNS = VECTORS + CODES
 TABLES = """
 CREATE TABLE about (id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT, digest BLOB);
 CREATE TABLE entries (position INTEGER PRIMARY KEY, name TEXT, payload, digest BLOB);
@@ -43,6 +45,7 @@ CREATE TABLE deletions (position INTEGER PRIMARY KEY);
 CREATE TABLE blocks (vectors TEXT, block INTEGER, checksum BLOB, PRIMARY KEY (vectors, block)) WITHOUT ROWID;
 """
 STATEMENTS = {statement.strip() for statement in TABLES.split(";") if statement.strip()}
+MANY = 8  # a block of codes has so many times the rows of a block of keys
 FAR = 1000  # rows that a statement takes at a time
 
 
@@ -61,6 +64,7 @@ class State:
         deletions: the sum of the digests of the deleted positions.
         keys: precision and width of the keys; None before the first write.
         values: those of the values; None where they are the keys.
+        codes, lengths: of the columns for bounded readings; None before the first of these.
         components: score, normaliser and encoder, as `file.describe` gives them.
     """
 
@@ -71,12 +75,14 @@ class State:
     deletions: int = 0
     keys: Kind | None = None
     values: Kind | None = None
+    codes: Kind | None = None
+    lengths: Kind | None = None
     components: dict[str, Any] | None = None
 
     @property
     def kinds(self) -> dict[str, Kind | None]:
         """Precision and width of each column."""
-        return {"keys": self.keys, "values": self.values}
+        return {name: getattr(self, name) for name in COLUMNS}
 
 
 class Store:
@@ -256,8 +262,8 @@ class Store:
         """Open the file of a column, in place of one that an interrupted write opened."""
         if name in self._vectors:
             self._vectors.pop(name).close()
-        present = [kind for kind in kinds.values() if kind is not None]
-        rows = block_rows(*(width * DTYPES[dtype].itemsize for dtype, width in present))
+        present = [kind for column in VECTORS if (kind := kinds.get(column)) is not None]
+        rows = block_rows(*(row_bytes(*kind) for kind in present)) * (MANY if name in CODES else 1)
         dtype, width = kinds[name]  # type: ignore[misc]
         file = VectorFile(self.place / name, dtype, width, rows, write=self.write)
         self._vectors[name] = file
@@ -269,7 +275,7 @@ class Store:
         if row is None or not isinstance(row[0], str) or row[1] != _digest(row[0]):
             self._damaged("its counts have another checksum")
         content = json.loads(row[0], parse_constant=no_constant)
-        kinds = {name: content[name] and tuple(content[name]) for name in COLUMNS}
+        kinds = {name: tuple(content[name]) for name in COLUMNS if content.get(name)}
         state = State(**(content | kinds))
         for kind in state.kinds.values():
             if problem := kind and objection(*kind):
@@ -281,11 +287,11 @@ class Store:
             self._damaged("its counts do not fit each other")
         return state
 
-    def spans(self) -> list[tuple[int, int]]:
-        """The first row of each block, and the one after its last."""
+    def spans(self, name: str = "keys") -> list[tuple[int, int]]:
+        """The first row of each block of a column, and the one after its last."""
         self._connection()
         rows = self.state.rows
-        block = self._vectors["keys"].block if rows else 1
+        block = self._vectors[name].block if rows else 1
         return [(start, min(start + block, rows)) for start in range(0, rows, block)]
 
     def vectors(self, name: str) -> VectorFile:
@@ -301,13 +307,24 @@ class Store:
         names: Sequence[str | None] | None,
         kinds: dict[str, Kind | None],
         replaced: Iterable[int] = (),
+        codes: dict[str, Tensor] | None = None,
     ) -> None:
         """Commit entries behind the last one, and the deletion of those that they replace.
+
+        Args:
+            key: vectors, in the precision of the file.
+            value: likewise, or None where the keys are the values.
+            payloads: one for each entry, or None.
+            names: likewise.
+            kinds: of the columns, for the first entries.
+            replaced: positions.
+            codes: the rows of the columns of `CODES`, for a memory that has them.
 
         Raises:
             ValueError: JSON cannot hold a payload.
             OSError: the disk is full, or a file cannot be written.
         """
+        columns = {"keys": key} | ({} if value is None else {"values": value}) | (codes or {})
         with self._writing():
             start, count = self.state.rows, len(key)
             rows_from = self.state.rows_from
@@ -317,15 +334,15 @@ class Store:
             named = self.state.named + sum(name is not None for name in names or ())
             state = replace(self.state, rows=start + count, named=named, rows_from=rows_from)
             if start == 0:
-                state = replace(state, keys=kinds["keys"], values=kinds["values"])
-                for name in [name for name, kind in kinds.items() if kind is not None]:
+                described: dict[str, Any] = kinds
+                state = replace(state, **described)
+                for name in columns:
                     self._open_vectors(name, kinds)
                     self._vectors[name].follow(0, [])
             state, deletions = self._without(state, replaced)
             checksums = [
                 (name, block, check)
-                for name, rows in (("keys", key), ("values", value))
-                if rows is not None
+                for name, rows in columns.items()
                 for block, check in self._vectors[name].append(rows).items()
             ]
             with self._commit(state) as database:
@@ -333,20 +350,32 @@ class Store:
                 database.executemany("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?)", checksums)
                 database.executemany("INSERT INTO deletions VALUES (?)", deletions)
 
-    def separate_values(self) -> None:
-        """Commit a file of values that are the keys so far, so that later ones can be others."""
+    def add_columns(
+        self, kinds: dict[str, Any], rows: Callable[[int, int], dict[str, Tensor]]
+    ) -> None:
+        """Commit more columns for the entries so far.
+
+        Args:
+            kinds: those of the new columns.
+            rows: computes them for the entries of a block.
+        """
         with self._writing():
-            kind = self.state.keys
-            self._open_vectors("values", {"keys": kind, "values": kind})
-            column, checksums = self._vectors["values"], dict[int, bytes]()
-            column.follow(0, [])
-            column.cut()
+            checksums: dict[str, dict[int, bytes]] = {name: {} for name in kinds}
+            for name in kinds:
+                self._open_vectors(name, self.state.kinds | kinds)
+                self._vectors[name].follow(0, [])
+                self._vectors[name].cut()
             for start, stop in self.spans():
-                checksums |= column.append(self._vectors["keys"].read(start, stop))
-                column.follow(stop, list(checksums.values()))
-            with self._commit(replace(self.state, values=kind)) as database:
-                rows = [("values", block, check) for block, check in checksums.items()]
-                database.executemany("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?)", rows)
+                for name, vectors in rows(start, stop).items():
+                    checksums[name] |= self._vectors[name].append(vectors)
+                    self._vectors[name].follow(stop, list(checksums[name].values()))
+            with self._commit(replace(self.state, **kinds)) as database:
+                checked = [
+                    (name, block, check)
+                    for name, blocks in checksums.items()
+                    for block, check in blocks.items()
+                ]
+                database.executemany("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?)", checked)
 
     def delete(self, positions: Iterable[int]) -> None:
         """Commit the deletion of entries; their vectors stay in the files until the memory is compacted."""
@@ -432,13 +461,14 @@ class Store:
             rows = [row for row in range(start, stop) if row not in deleted]
             if rows:
                 picks = torch.tensor(rows) - start
-                key, value = (
-                    self._vectors[name].read(start, stop)[picks] if kinds[name] else None
-                    for name in COLUMNS
-                )
+                columns = {
+                    name: self._vectors[name].read(start, stop)[picks]
+                    for name, kind in kinds.items()
+                    if kind is not None
+                }
                 names, payloads = zip(*map(self.entry, rows), strict=True)
-                assert key is not None
-                twin.append(key, value, payloads, names, kinds)
+                key, value = columns.pop("keys"), columns.pop("values", None)
+                twin.append(key, value, payloads, names, kinds, codes=columns)
 
     def verify(self) -> Iterator[str]:
         """Compare every checksum; yields the name of each part that is sound.
@@ -454,7 +484,7 @@ class Store:
             self.entry(position)
         yield DATABASE
         for name in [name for name in COLUMNS if self.state.kinds[name] is not None]:
-            for start, _ in self.spans():
+            for start, _ in self.spans(name):
                 self._vectors[name].recheck(start)
             yield name
 
@@ -524,7 +554,11 @@ def _is_ours(path: Path) -> bool:
 
 
 def _keep(database: sqlite3.Connection, state: State) -> None:
-    text = json.dumps(asdict(state), sort_keys=True)
+    content = asdict(state)
+    for name in CODES:  # earlier versions of Regard read folders without them
+        if content[name] is None:
+            del content[name]
+    text = json.dumps(content, sort_keys=True)
     database.execute("INSERT OR REPLACE INTO about VALUES (1, ?, ?)", (text, _digest(text)))
 
 

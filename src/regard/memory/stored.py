@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import operator
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,162 +20,11 @@ from regard.attention.ranking import top
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike
 from regard.attention.shapes import Frame, ShapeError
 from regard.memory.file import CLASSES, MemoryFileError, check_width, component, describe
-from regard.memory.memory import EMPTY, SHARPNESS, EmptyMemoryError, Encoder, Memory
+from regard.memory.found import EmptyMemoryError
+from regard.memory.memory import EMPTY, SHARPNESS, Encoder, Memory
 from regard.memory.ngrams import CharacterNgrams
-from regard.memory.store import Kind, Store
-from regard.memory.vectors import DTYPES, objection
-
-DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
-
-
-class StoredEntries:
-    """Entries in a folder, under the names that `Entries` has for those in RAM."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.names = _Lists(store, 0)
-
-    def __len__(self) -> int:
-        return self.store.state.rows - self.store.state.deleted
-
-    @property
-    def payloads(self) -> Sequence[Any] | None:
-        """The payload of each entry, or None; None before the first list of them."""
-        return None if self.store.state.rows_from is None else _Lists(self.store, 1)
-
-    @property
-    def d_key(self) -> int | None:
-        kind = self.store.state.keys
-        return None if kind is None else kind[1]
-
-    @property
-    def d_value(self) -> int | None:
-        kind = self.store.state.values or self.store.state.keys
-        return None if kind is None else kind[1]
-
-    @property
-    def like(self) -> Tensor | None:
-        kind = self.store.state.keys
-        return None if kind is None else torch.empty(0, dtype=DTYPES[kind[0]])
-
-    @property
-    def key(self) -> Tensor | None:
-        return self._tensor("keys")
-
-    @property
-    def value(self) -> Tensor | None:
-        return None if self.store.state.values is None else self._tensor("values")
-
-    @property
-    def values(self) -> Tensor | None:
-        return self._tensor("values")
-
-    def _tensor(self, name: str) -> Tensor | None:
-        spans = self.store.spans()
-        return (
-            torch.cat([self.store.vectors(name).read(*span) for span in spans]) if spans else None
-        )
-
-    def columns(self) -> tuple[Any, ...]:
-        """Keys, values, payloads and names of the entries that are not deleted, as `append` takes them."""
-        places, value = list(self.places()), self.value
-        names, payloads = zip(*map(self.store.entry, places), strict=True)
-        return (
-            self._tensor("keys")[places],  # type: ignore[index]
-            None if value is None else value[places],
-            None if self.payloads is None else payloads,
-            names if self.store.state.named else None,
-        )
-
-    def places(self) -> Iterable[int]:
-        deleted = set(self.store.deleted)
-        return (row for row in range(self.store.state.rows) if row not in deleted)
-
-    def key_at(self, place: int) -> Tensor:
-        return self._row("keys", place)
-
-    def value_at(self, place: int) -> Tensor:
-        return self._row("values", place)
-
-    def _row(self, name: str, place: int) -> Tensor:
-        return self.store.vectors(name).read(place, place + 1)[0]
-
-    def equal(self, vector: Tensor) -> list[int]:
-        if self.d_key is None or vector.shape != (self.d_key,):
-            return []
-        deleted, places = set(self.store.deleted), []
-        for start, stop in self.store.spans():
-            keys = self.store.vectors("keys").read(start, stop)
-            same = (keys == vector.to(keys)).all(-1).nonzero().flatten() + start
-            places += [place for place in same.tolist() if place not in deleted]
-        return places
-
-    def place(self, name: str) -> int | None:
-        return self.store.place_of(name)
-
-    def is_named(self, place: int) -> bool:
-        return self.names[place] is not None
-
-    def are_all_named(self) -> bool:
-        return len(self) == self.store.state.named
-
-    def append(
-        self,
-        key: Tensor,
-        value: Tensor | None = None,
-        payloads: Sequence[Any] | None = None,
-        names: Sequence[str | None] | None = None,
-        replaced: Sequence[int] = (),
-    ) -> None:
-        """Commit entries, and the deletion of those that they replace; all is on the disk when this returns."""
-        state = self.store.state
-        if value is None and state.values is not None:
-            value = key
-        for name, vectors, width in (("key", key, self.d_key), ("value", value, self.d_value)):
-            if vectors is None:
-                continue
-            if vectors.dim() != 2 or len(vectors) != len(key):
-                shapes = f"keys have shape {tuple(key.shape)}, values {tuple(vectors.shape)}"
-                raise ShapeError(f"{shapes}: pass one row for each entry, (entries, width)")
-            if width is not None and vectors.shape[-1] != width:
-                raise ShapeError(
-                    f"{name}s are {vectors.shape[-1]} wide: pass {name}s of width {width}"
-                )
-        if isinstance(payloads, str) or (payloads is not None and len(payloads) != len(key)):
-            raise ShapeError(f"payloads is no list of {len(key)}: pass one payload for each key")
-        if not len(key):
-            return
-        kinds = {"keys": _kind(key), "values": None if value is None else _kind(value)}
-        if state.rows:
-            kinds = {"keys": state.keys, "values": state.values or state.keys}
-        key = _narrowed("key", key, kinds["keys"])
-        value = None if value is None else _narrowed("value", value, kinds["values"])
-        if state.rows and value is not None and state.values is None:
-            self.store.separate_values()
-        self.store.append(key, value, payloads, names, kinds, replaced)
-
-    def replace(
-        self, places: Sequence[int], value: Tensor | None, payloads: Sequence[Any] | None
-    ) -> None:
-        """Commit other values or payloads: the entries move behind the last one."""
-        keys = torch.stack([self.key_at(place) for place in places])
-        if value is None and self.store.state.values is not None:
-            value = torch.stack([self.value_at(place) for place in places])
-        names = [self.names[place] for place in places]
-        self.append(keys, value, payloads, names, replaced=places)
-
-
-class _Lists(Sequence[Any]):
-    """The payloads, or the names, by position: each is read when it is needed."""
-
-    def __init__(self, store: Store, which: int) -> None:
-        self._store, self._which = store, which
-
-    def __len__(self) -> int:
-        return self._store.state.rows
-
-    def __getitem__(self, place: Any) -> Any:
-        return self._store.entry(range(len(self))[place])[self._which]
+from regard.memory.store import Store
+from regard.memory.stored_entries import StoredEntries
 
 
 class StoredMemory(Memory):
@@ -296,15 +145,8 @@ class StoredMemory(Memory):
             "a memory on the disk is saved by every write: copy its folder when nobody writes"
         )
 
-    def read(self, queries: Any, *, mask: Tensor | None = None, group: Any = None) -> Tensor:
-        """The blended values, in one pass over the blocks for a softmax, and in two for other normalisers.
-
-        Args:
-            queries: As for `Memory.read`.
-            mask: Booleans that broadcast to (queries, entries), True where an entry may be read.
-            group: As for `Memory.read`.
-        """
-        query = self._vectors(queries)
+    def _read(self, query: Tensor, mask: Tensor | None, group: Any = None) -> Tensor:
+        """The blend of all values, in one pass over the blocks for a softmax, and in two for other normalisers."""
         if group is not None:
             return self._read_over_ranks(query, mask, group)
         entries, normaliser = self.entries, as_normaliser(self.normaliser or "softmax")
@@ -352,8 +194,6 @@ class StoredMemory(Memory):
 
         inputs = Inputs([query], [], list(self.parameters()))
         return merge(group, compute, (*rows, width), inputs).numbers.to(query.dtype)
-
-    forward = read
 
     def look(self, queries: Any, *, mask: Tensor | None = None) -> Look:
         """A look at the weights; all keys are taken into RAM."""
@@ -451,30 +291,11 @@ class StoredMemory(Memory):
         store = self.entries.store
         file = store.vectors(name)
         room = np.empty(file.block * file.row_bytes, np.uint8)
-        wide = torch.empty(0 if file.dtype == torch.float32 else file.block, file.width)
+        wide = None if file.dtype == torch.float32 else torch.empty(file.block, file.width)
         for start, stop in store.spans():
             vectors = file.read(start, stop, room)
-            vectors = wide[: stop - start].copy_(vectors) if len(wide) else vectors
+            vectors = vectors if wide is None else file.widened(vectors, wide)
             yield (start, stop), vectors.clone() if traced else vectors
-
-
-def _narrowed(name: str, vectors: Tensor, kind: Kind | None) -> Tensor:
-    """Vectors in the precision of the file."""
-    assert kind is not None
-    narrow = vectors.detach().to("cpu", DTYPES[kind[0]])
-    if not torch.isfinite(narrow).all():
-        raise ValueError(
-            f"a {name} holds infinities or NaN in {kind[0]}: a memory of them cannot be saved"
-        )
-    return narrow
-
-
-def _kind(vectors: Tensor) -> Kind:
-    dtype = torch.float32 if vectors.dtype == torch.float64 else vectors.dtype
-    kind = DTYPE_NAMES.get(dtype, str(dtype)), vectors.shape[-1]
-    if problem := objection(*kind):
-        raise ShapeError(problem) if dtype in DTYPE_NAMES else TypeError(problem)
-    return kind
 
 
 Memory._folders = StoredMemory

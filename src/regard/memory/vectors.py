@@ -14,16 +14,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.memory import codes
 from regard.memory.file import WIDEST, MemoryFileError
 
 # Bytes of the widest vectors in a block: smaller ones cost calls, larger ones leave the caches.
 BLOCK = 1 << 21
+GAP = 1 << 14  # bytes between vectors that are read over rather than in two calls
 LANES = 509  # a prime number of words, so that a shift of the content changes the sums
+CODED = "int8"  # rows of `codes`, as bytes
 DTYPES = {
     "float32": torch.float32,
     "float16": torch.float16,
     "bfloat16": torch.bfloat16,
     "uint8": torch.uint8,  # rows of bytes, for packages above
+    CODED: torch.uint8,
 }
 FLOATS = ("float32", "float16", "bfloat16")
 
@@ -37,9 +41,14 @@ def objection(dtype: str, width: int) -> str | None:
     return None
 
 
-def block_rows(*row_bytes: int) -> int:
+def row_bytes(dtype: str, width: int) -> int:
+    """The bytes of a vector in its file."""
+    return codes.row_bytes(width) if dtype == CODED else width * DTYPES[dtype].itemsize
+
+
+def block_rows(*sizes: int) -> int:
     """How many vectors a block has."""
-    return max(1, BLOCK // max(row_bytes))
+    return max(1, BLOCK // max(sizes))
 
 
 def checksum(content: np.ndarray) -> bytes:
@@ -73,7 +82,9 @@ class VectorFile:
     ) -> None:
         self.path, self.width, self.block = path, width, rows_in_block
         self.dtype = DTYPES[dtype]
-        self.row_bytes = width * self.dtype.itemsize
+        self.is_coded = dtype == CODED
+        self.row_bytes = row_bytes(dtype, width)
+        self.columns = self.row_bytes // self.dtype.itemsize
         self._checksums: list[bytes] = []
         self._checked: dict[int, bytes] = {}  # the checksum that the content of a block had
         self._turn = threading.Lock()  # threads share the place in the file
@@ -181,7 +192,32 @@ class VectorFile:
             content = content[(start - begin) * self.row_bytes : (stop - begin) * self.row_bytes]
         else:
             content = self._content(start, stop, out)
-        return torch.from_numpy(content).view(self.dtype).view(stop - start, self.width)
+        return torch.from_numpy(content).view(self.dtype).view(stop - start, self.columns)
+
+    def widened(self, vectors: Tensor, out: Tensor | None = None) -> Tensor:
+        """What `read` returns as numbers of a floating type: rows of codes as the vectors they stand for."""
+        if self.is_coded:
+            return codes.decode(vectors, self.width, out)
+        return vectors if out is None else out[: len(vectors)].copy_(vectors)
+
+    def pick(self, places: Tensor) -> Tensor:
+        """Vectors at ascending places, as `read` returns them; near ones are read together.
+
+        Raises:
+            MemoryFileError: the file was cut, or a block is damaged.
+        """
+        gap = max(1, GAP // self.row_bytes)
+        starts_run = torch.ones(len(places), dtype=torch.bool)
+        starts_run[1:] = (places[1:] - places[:-1] > gap) | (
+            places[1:] // self.block != places[:-1] // self.block
+        )
+        runs = places.tensor_split(starts_run.nonzero().flatten()[1:]) if len(places) else ()
+        picked = [
+            self.read(int(run[0]), int(run[-1]) + 1)[run - run[0]] for run in runs if len(run)
+        ]
+        if not picked:
+            return torch.empty(0, self.columns, dtype=self.dtype)
+        return torch.cat(picked)
 
     def _content(self, start: int, stop: int, out: np.ndarray | None = None) -> np.ndarray:
         size = (stop - start) * self.row_bytes

@@ -1,0 +1,228 @@
+"""The entries of a memory in a folder, under the names that `Entries` has for those in RAM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.attention.shapes import ShapeError
+from regard.memory.bounded import Block, spread
+from regard.memory.codes import coded
+from regard.memory.store import CODES, Kind, Store
+from regard.memory.vectors import CODED, DTYPES, FLOATS, objection
+
+DTYPE_NAMES = {DTYPES[name]: name for name in FLOATS}
+
+
+class StoredEntries:
+    """Entries in a folder, under the names that `Entries` has for those in RAM."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.names = _Lists(store, 0)
+
+    def __len__(self) -> int:
+        return self.store.state.rows - self.store.state.deleted
+
+    @property
+    def payloads(self) -> Sequence[Any] | None:
+        """The payload of each entry, or None; None before the first list of them."""
+        return None if self.store.state.rows_from is None else _Lists(self.store, 1)
+
+    @property
+    def d_key(self) -> int | None:
+        kind = self.store.state.keys
+        return None if kind is None else kind[1]
+
+    @property
+    def d_value(self) -> int | None:
+        kind = self.store.state.values or self.store.state.keys
+        return None if kind is None else kind[1]
+
+    @property
+    def like(self) -> Tensor | None:
+        kind = self.store.state.keys
+        return None if kind is None else torch.empty(0, dtype=DTYPES[kind[0]])
+
+    @property
+    def key(self) -> Tensor | None:
+        return self._tensor("keys")
+
+    @property
+    def value(self) -> Tensor | None:
+        return None if self.store.state.values is None else self._tensor("values")
+
+    @property
+    def values(self) -> Tensor | None:
+        return self._tensor("values")
+
+    def _tensor(self, name: str) -> Tensor | None:
+        spans = self.store.spans()
+        return (
+            torch.cat([self.store.vectors(name).read(*span) for span in spans]) if spans else None
+        )
+
+    def columns(self) -> tuple[Any, ...]:
+        """Keys, values, payloads and names of the entries that are not deleted, as `append` takes them."""
+        places, value = list(self.places()), self.value
+        names, payloads = zip(*map(self.store.entry, places), strict=True)
+        return (
+            self._tensor("keys")[places],  # type: ignore[index]
+            None if value is None else value[places],
+            None if self.payloads is None else payloads,
+            names if self.store.state.named else None,
+        )
+
+    def places(self) -> Iterable[int]:
+        deleted = set(self.store.deleted)
+        return (row for row in range(self.store.state.rows) if row not in deleted)
+
+    def key_at(self, place: int) -> Tensor:
+        return self._row("keys", place)
+
+    def value_at(self, place: int) -> Tensor:
+        return self._row("values", place)
+
+    def _row(self, name: str, place: int) -> Tensor:
+        return self.store.vectors(name).read(place, place + 1)[0]
+
+    def equal(self, vector: Tensor) -> list[int]:
+        if self.d_key is None or vector.shape != (self.d_key,):
+            return []
+        deleted, places = set(self.store.deleted), []
+        for start, stop in self.store.spans():
+            keys = self.store.vectors("keys").read(start, stop)
+            same = (keys == vector.to(keys)).all(-1).nonzero().flatten() + start
+            places += [place for place in same.tolist() if place not in deleted]
+        return places
+
+    def place(self, name: str) -> int | None:
+        return self.store.place_of(name)
+
+    def is_named(self, place: int) -> bool:
+        return self.names[place] is not None
+
+    def are_all_named(self) -> bool:
+        return len(self) == self.store.state.named
+
+    def append(
+        self,
+        key: Tensor,
+        value: Tensor | None = None,
+        payloads: Sequence[Any] | None = None,
+        names: Sequence[str | None] | None = None,
+        replaced: Sequence[int] = (),
+    ) -> None:
+        """Commit entries, and the deletion of those that they replace; all is on the disk when this returns."""
+        state = self.store.state
+        if value is None and state.values is not None:
+            value = key
+        for name, vectors, width in (("key", key, self.d_key), ("value", value, self.d_value)):
+            if vectors is None:
+                continue
+            if vectors.dim() != 2 or len(vectors) != len(key):
+                shapes = f"keys have shape {tuple(key.shape)}, values {tuple(vectors.shape)}"
+                raise ShapeError(f"{shapes}: pass one row for each entry, (entries, width)")
+            if width is not None and vectors.shape[-1] != width:
+                raise ShapeError(
+                    f"{name}s are {vectors.shape[-1]} wide: pass {name}s of width {width}"
+                )
+        if isinstance(payloads, str) or (payloads is not None and len(payloads) != len(key)):
+            raise ShapeError(f"payloads is no list of {len(key)}: pass one payload for each key")
+        if not len(key):
+            return
+        kinds = {"keys": _kind(key), "values": None if value is None else _kind(value)}
+        if state.rows:
+            kinds = {"keys": state.keys, "values": state.values or state.keys}
+        key = _narrowed("key", key, kinds["keys"])
+        value = None if value is None else _narrowed("value", value, kinds["values"])
+        if state.rows and value is not None and state.values is None:
+            keys = self.store.vectors("keys")
+            self.store.add_columns(
+                {"values": state.keys}, lambda *span: {"values": keys.read(*span)}
+            )
+        codes = None if state.codes is None else dict(zip(CODES, coded(key, value), strict=True))
+        self.store.append(key, value, payloads, names, kinds, replaced, codes)
+
+    def coded(self) -> CodedStore | None:
+        """The entries with their codes, which a writer adds where there are none; None for a reader then."""
+        state = self.store.state
+        if state.codes is None and self.store.write:
+            keys, values = self.store.vectors("keys"), self.store.vectors("values")
+
+            def rows(start: int, stop: int) -> dict[str, Tensor]:
+                key = keys.read(start, stop)
+                value = None if state.values is None else values.read(start, stop)
+                return dict(zip(CODES, coded(key, value), strict=True))
+
+            kinds = {"codes": (CODED, keys.width), "lengths": ("float32", 3)}
+            self.store.add_columns(kinds, rows)
+        return None if self.store.state.codes is None else CodedStore(self.store)
+
+    def replace(
+        self, places: Sequence[int], value: Tensor | None, payloads: Sequence[Any] | None
+    ) -> None:
+        """Commit other values or payloads: the entries move behind the last one."""
+        keys = torch.stack([self.key_at(place) for place in places])
+        if value is None and self.store.state.values is not None:
+            value = torch.stack([self.value_at(place) for place in places])
+        names = [self.names[place] for place in places]
+        self.append(keys, value, payloads, names, replaced=places)
+
+
+class _Lists(Sequence[Any]):
+    """The payloads, or the names, by position: each is read when it is needed."""
+
+    def __init__(self, store: Store, which: int) -> None:
+        self._store, self._which = store, which
+
+    def __len__(self) -> int:
+        return self._store.state.rows
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._store.entry(range(len(self))[place])[self._which]
+
+
+def _narrowed(name: str, vectors: Tensor, kind: Kind | None) -> Tensor:
+    """Vectors in the precision of the file."""
+    assert kind is not None
+    narrow = vectors.detach().to("cpu", DTYPES[kind[0]])
+    if not torch.isfinite(narrow).all():
+        raise ValueError(
+            f"a {name} holds infinities or NaN in {kind[0]}: a memory of them cannot be saved"
+        )
+    return narrow
+
+
+def _kind(vectors: Tensor) -> Kind:
+    dtype = torch.float32 if vectors.dtype == torch.float64 else vectors.dtype
+    kind = DTYPE_NAMES.get(dtype, str(dtype)), vectors.shape[-1]
+    if problem := objection(*kind):
+        raise ShapeError(problem) if dtype in DTYPE_NAMES else TypeError(problem)
+    return kind
+
+
+class CodedStore:
+    """The entries of a folder with their codes, for bounded readings."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self.count = store, store.state.rows
+        self._key, self._value = store.vectors("keys"), store.vectors("values")
+        self.width = self._key.width
+        files = (self._key,) if self._value is self._key else (self._key, self._value)
+        self.entry_bytes = sum(file.row_bytes for file in files)
+        self.code_bytes = sum(store.vectors(name).row_bytes for name in CODES)
+
+    def blocks(self) -> Iterator[Block]:
+        """The codes of all entries."""
+        codes, lengths = (self._store.vectors(name) for name in CODES)
+        for start, stop in spread(self._store.spans("codes")):
+            yield Block(start, codes.read(start, stop), lengths.read(start, stop))
+
+    def at(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """The keys and the values at these places."""
+        key = self._key.pick(places)
+        return key, key if self._value is self._key else self._value.pick(places)
