@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from urllib.request import urlopen
+from contextlib import AbstractContextManager
 
 import pytest
 import torch
+from tests.servers import served
 
 import regard
 from regard.explorer import Attention, Scene, Sequence
@@ -86,29 +84,11 @@ def open_page(browser):
         context.close()
 
 
-@contextmanager
-def served(explorer) -> Iterator[str]:
+def explored(explorer) -> AbstractContextManager[str]:
     """The address of an explorer that runs in a thread."""
-    import uvicorn
-
     from regard.explorer.server import application
 
-    listening = socket.create_server(("127.0.0.1", 0))
-    port = listening.getsockname()[1]
-    app = application(explorer, [f"127.0.0.1:{port}"])
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    address = f"http://127.0.0.1:{port}/"
-    for _ in range(100):
-        try:
-            with urlopen(address + "healthz", timeout=2):
-                break
-        except OSError:
-            time.sleep(0.05)
-    yield address
-    server.should_exit = True
-    thread.join(30)
+    return served(lambda host: application(explorer, [host]), "healthz")
 
 
 @pytest.fixture(scope="session")
@@ -117,7 +97,7 @@ def translators(browser) -> Iterator[str]:
     from regard.explorer.server import Explorer, Models
 
     models = Models({"es-en": "es-en", "es-en-recurrent": "es-en-recurrent"})
-    with served(Explorer(models)) as address:
+    with explored(Explorer(models)) as address:
         yield address
 
 

@@ -121,12 +121,12 @@ def test_the_bundled_model_translates_real_text_the_same(spanish, exported, beam
 @pytest.mark.parametrize("alpha", [0.0, 1.4])
 def test_a_corpus_is_translated_the_same_or_better(spanish, exported, data_folder, alpha):
     pairs = read_aligned(Tsv(data_folder / "tatoeba-spa-eng" / "valid.tsv", 1, 0))
-    texts = [pair.source for pair in random.Random(8).sample(pairs, 300)]
+    texts = [pair.source for pair in random.Random(8).sample(pairs, 100)]
     search = Search(beam=5, length_penalty=alpha).as_written()
     ours = spanish.translate(texts, search=search, whole_lines=True)
     theirs = Engine(exported).translate(texts, search=search, whole_lines=True)
     differing = [(a, b) for a, b in zip(ours, theirs, strict=True) if a.text != b.text]
-    assert len(differing) <= 15
+    assert len(differing) <= 5
     # Theirs may stop too early, and the last bits may decide between two that are as good.
     tokenizers = spanish.tokenizers
     for hypothesis, expected in differing:

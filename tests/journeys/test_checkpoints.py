@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.journeys.commands import check_refused, leftovers, run
+from tests.journeys.commands import check_refused, leftovers, run, run_here
 
 from regard.translation import weights
 
@@ -23,6 +23,11 @@ TEXT = "El gato ve el mar."
 
 def translate(model: Path):
     return run("translate", "--model", model, "--beam", "1", TEXT)
+
+
+def translate_here(model: Path):
+    """In this process: a quarter of the time, for a file that is damaged at many places."""
+    return run_here("translate", "--model", model, "--beam", "1", TEXT)
 
 
 def unsigned(model: Path) -> Path:
@@ -37,7 +42,8 @@ def test_a_file_that_was_cut_anywhere_is_refused(model):
     for twentieth in range(21):
         cut = whole_content[: len(whole_content) * twentieth // 21]
         path.write_bytes(cut)
-        check_refused(translate(model), path, "corrupted or truncated", seconds=5)
+        check_refused(translate_here(model), path, "corrupted or truncated")
+    check_refused(translate(model), path, "corrupted or truncated", seconds=5)
     path.write_bytes(whole_content)
     assert translate(model).code == 0
 
@@ -47,7 +53,8 @@ def test_a_file_that_was_cut_is_refused_without_checksums_too(model):
     whole_content = path.read_bytes()
     for twentieth in range(21):
         path.write_bytes(whole_content[: len(whole_content) * twentieth // 21])
-        check_refused(translate(model), path, "corrupted or truncated", seconds=5)
+        check_refused(translate_here(model), path, "corrupted or truncated")
+    check_refused(translate(model), path, "corrupted or truncated", seconds=5)
 
 
 FILES = ["model.safetensors", "optimiser.safetensors", "progress.json", "configuration.toml"]
@@ -77,7 +84,7 @@ def test_a_flipped_bit_is_noticed(name, model):
         flipped = bytearray(content)
         flipped[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
         path.write_bytes(flipped)
-        result = translate(model)
+        result = translate_here(model)
         # A flip in the space between two entries of the table changes nothing that it says.
         harmless = name == "checksums.json" and json_equal(content, bytes(flipped))
         assert harmless or result.code == 1, (name, result)

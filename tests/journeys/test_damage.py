@@ -12,6 +12,8 @@ from tests.journeys.commands import Result, check_refused, run
 # Files for people, which no command reads: they are damaged all at once.
 PROSE = {"card.md", "commands.txt", "curves.png", "metrics.jsonl", "repeat.txt", "samples.txt"}
 
+DAMAGES = ["flipped", "cut", "gone"]
+
 
 def damaged(damage: str, content: bytes, dice: random.Random) -> bytes | None:
     if damage == "gone":
@@ -30,28 +32,28 @@ def answers(model: Path, corpus: Path, of_checkpoint: bool) -> Result:
     return run("translate", "--model", model, "--beam", "2", "El gato ve el mar.")
 
 
-@pytest.mark.parametrize("signed", [True, False])
-@pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
-def test_no_damage_gives_another_answer_or_an_unexpected_error(
-    damage, signed, trained, corpus, tmp_path
-):
-    dice = random.Random(f"{damage} {signed}")
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_no_damage_gives_another_answer_or_an_unexpected_error(damage, trained, corpus, tmp_path):
+    """Checksums are there for every second file: each file meets both, and so does each damage."""
+    dice = random.Random(damage)
     model = tmp_path / "model"
 
-    def fresh() -> None:
+    def fresh(signed: bool) -> None:
         shutil.rmtree(model, ignore_errors=True)
         shutil.copytree(trained, model)
         if not signed:
             (model / "checksums.json").unlink()
 
-    fresh()
+    fresh(signed=True)
     files = (path for path in sorted(model.rglob("*")) if path.is_file() and path.stat().st_size)
     names = [path.relative_to(model) for path in files]
     expected = answers(model, corpus, of_checkpoint=False)
     assert expected.code == 0
     prose = [name for name in names if str(name) in PROSE]
-    for group in [prose, *([name] for name in names if name not in prose)]:
-        fresh()
+    groups = [prose, *([name] for name in names if name not in prose)]
+    for number, group in enumerate(groups, DAMAGES.index(damage)):
+        signed = number % 2 == 0 or group == [Path("checksums.json")]
+        fresh(signed)
         if not all((model / name).is_file() for name in group):
             continue
         for name in group:

@@ -258,7 +258,7 @@ def test_memory_does_not_grow_with_the_input(trained):
         return result.growth
 
     baseline = growth(LINES)
-    assert growth(8 * LINES) < baseline + 16 * 2**20
+    assert growth(4 * LINES) < baseline + 8 * 2**20
 
 
 def test_whoever_reads_only_the_first_line_hears_of_no_error(trained):

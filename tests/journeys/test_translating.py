@@ -39,11 +39,15 @@ def test_an_empty_line_gives_an_empty_line(trained):
     ]
 
 
+@pytest.fixture(scope="module")
+def two_lines(trained):
+    return translate(trained, "El gato ve el mar\nEl sol\n")
+
+
 @pytest.mark.parametrize("separator", SEPARATORS, ids=ascii)
-def test_only_a_line_feed_ends_a_line(separator, trained):
-    lines = translate(trained, f"El gato{separator}ve el mar\nEl sol\n")
-    assert len(lines) == 2
-    assert lines == translate(trained, "El gato ve el mar\nEl sol\n")
+def test_only_a_line_feed_ends_a_line(separator, trained, two_lines):
+    assert len(two_lines) == 2
+    assert two_lines == translate(trained, f"El gato{separator}ve el mar\nEl sol\n")
 
 
 def test_nothing_in_gives_nothing_out(trained):
@@ -184,9 +188,12 @@ def test_the_bundled_model_translates_by_default():
 def test_without_a_compiler_the_layers_do_it(trained):
     """NUMBA_DISABLE_JIT, as debuggers set it: slower, and nothing else is different."""
     command = [sys.executable, "-m", "regard", "translate", "--model", str(trained)]
-    options = {"input": b"El gato.\nLa casa.\n", "capture_output": True, "check": False}
-    compiled = subprocess.run(command, **options)
-    uncompiled = subprocess.run(command, **options, env={**os.environ, "NUMBA_DISABLE_JIT": "1"})
-    assert (uncompiled.returncode, uncompiled.stderr) == (0, compiled.stderr)
-    assert uncompiled.stdout == compiled.stdout
+    stdin = b"El gato.\nLa casa.\n"
+    compiled = run("translate", "--model", trained, stdin=stdin)
+    surroundings = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    uncompiled = subprocess.run(
+        command, input=stdin, capture_output=True, check=False, env=surroundings
+    )
+    assert (uncompiled.returncode, uncompiled.stderr.decode()) == (0, compiled.err)
+    assert uncompiled.stdout.decode() == compiled.out
     assert uncompiled.stdout.count(b"\n") == 2

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import socket
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from urllib.request import urlopen
+from collections.abc import Iterator
 
 import pytest
-import uvicorn
+from starlette.applications import Starlette
 from starlette.testclient import TestClient
+from tests.servers import served
 
 from regard.serving.translations import Settings, application
 
@@ -27,29 +23,13 @@ def client(tmp_path_factory) -> Iterator[TestClient]:
         yield client
 
 
-@contextmanager
-def _served(settings: Callable[[str], Settings]) -> Iterator[str]:
-    listening = socket.create_server(("127.0.0.1", 0))
-    host = f"127.0.0.1:{listening.getsockname()[1]}"
-    config = uvicorn.Config(application(settings(host)), log_level="warning", ws="none")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    address = f"http://{host}/"
-    for _ in range(100):
-        try:
-            with urlopen(address + "health", timeout=2):
-                break
-        except OSError:
-            time.sleep(0.05)
-    yield address
-    server.should_exit = True
-    thread.join(30)
-
-
 @pytest.fixture(scope="module")
 def address(tmp_path_factory) -> Iterator[str]:
     """The address of a server for clients with sockets; it asks for no key."""
     folder = tmp_path_factory.mktemp("downloads")
-    with _served(lambda host: Settings(MODELS, downloads=folder, hosts=[host])) as address:
+
+    def make(host: str) -> Starlette:
+        return application(Settings(MODELS, downloads=folder, hosts=[host]))
+
+    with served(make, "health") as address:
         yield address
