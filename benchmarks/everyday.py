@@ -1,15 +1,20 @@
 """The calls that people make most, before a change and after it, each beside a peer.
 
-    python benchmarks/everyday.py --before CHECKOUT [--rounds 9] [--turns 3] [--rows mask,small] [--out FILE]
+    python benchmarks/everyday.py --before CHECKOUT [--rounds 9] [--turns 3] [--rows mask,small] [--missing]
+        [--out FILE]
 
 CHECKOUT is a second checkout of this project, at an earlier commit. Both run in child processes, in turn; within a
 process ours and the peer run in turn, on one thread. A figure is the time of ours over the time of the peer, in
 seconds of the processor, unless the unit says otherwise; the smaller the better. Figures are medians.
+
+FILE is written after each row, and keeps the rows that are not measured now. So the table can be measured in parts:
+--rows limits it to some rows, and --missing to those that the file does not hold yet.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import resource
 import statistics
@@ -45,6 +50,9 @@ ROWS = {
     "small none": Row("1 x 8 x 8, no mask", "sdpa", 1.5),
     "small causal": Row("1 x 8 x 8, causal", "sdpa", 2.0),
     "small padding": Row("1 x 8 x 8, padding", "sdpa with a ready mask", 3.0),
+    "small heads none": Row("1 x 4 heads x 8 x 8, no mask", "sdpa", 1.5),
+    "small heads causal": Row("1 x 4 heads x 8 x 8, causal", "sdpa", 2.0),
+    "small heads padding": Row("1 x 4 heads x 8 x 8, padding", "sdpa with a ready mask", 3.0),
     "token none": Row("one token, 8 heads, cache of 4,096", "sdpa", 1.1),
     "token causal": Row("one token, cache of 4,096, causal at the end", "sdpa", 1.1),
     "token padding": Row("one token, cache of 4,096, padding", "sdpa with a ready mask", 1.1),
@@ -119,14 +127,15 @@ def small_row(kind: str) -> tuple[Call, Call]:
     import regard
     from regard import masks
 
-    query, key, value = (torch.randn(1, 8, 64) for _ in range(3))
-    sides = query, key, value
+    front, width = ((1, 4), 16) if kind.startswith("heads ") else ((1,), 64)
+    kind = kind.removeprefix("heads ")
+    sides = [torch.randn(*front, 8, width) for _ in range(3)]
     if kind == "none":
         return partial(regard.attend, *sides), partial(sdpa, *sides)
     if kind == "causal":
         causal = masks.causal(align="start")
         return partial(regard.attend, *sides, mask=causal), partial(sdpa, *sides, is_causal=True)
-    dense = (torch.arange(8) < 6).expand(1, 8, 8)
+    dense = (torch.arange(8) < 6).expand(*(1 for _ in front), 8, 8)
     padding = masks.padding([6])
     return partial(regard.attend, *sides, mask=padding), partial(sdpa, *sides, attn_mask=dense)
 
@@ -427,6 +436,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--rows", default="", help="starts of the names of rows, with commas")
+    parser.add_argument("--missing", action="store_true", help="only rows that FILE does not hold")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--row", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -435,7 +445,11 @@ def main() -> None:
         return
     starts = tuple(options.rows.split(","))
     results: dict[str, dict[str, Any]] = {}
-    for name in (name for name in ROWS if name.startswith(starts)):
+    if options.out and options.out.exists():
+        results = json.loads(options.out.read_text())["rows"]
+    names = [name for name in ROWS if name.startswith(starts)]
+    for name in (name for name in names if not (options.missing and name in results)):
+        begin = time.monotonic()
         figures: dict[str, list[float]] = {"before": [], "now": []}
         for _ in range(options.turns):
             for column, checkout in (("before", options.before), ("now", FILE.parents[1])):
@@ -447,11 +461,13 @@ def main() -> None:
             for column, column_figures in figures.items()
         }
         results[name] = {**medians, "goal": ROWS[name].goal}
-        print(table({name: results[name]}).splitlines()[1], flush=True)
-    if options.out:
-        from _measure import write
+        line, seconds = table({name: results[name]}).splitlines()[1], time.monotonic() - begin
+        print(f"{line}   ({seconds:.0f} s)", flush=True)
+        if options.out:
+            from _measure import write
 
-        write(options.out, {"rows": results})
+            in_order = {name: results[name] for name in ROWS if name in results}
+            write(options.out, {"rows": in_order})
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """Masks of positions: regard.attend beside torch's fused attention with the mask written out, and cut to fit.
 
-python benchmarks/masks.py [--threads 1] [--rounds 5] [--lengths 2048 8192] [--out benchmarks/results/masks.json]
+python benchmarks/masks.py [--threads 1] [--rounds 5] [--lengths 2048 8192] [--missing]
+    [--out benchmarks/results/masks.json]
 
 "cut to fit" is the fastest way to call F.scaled_dot_product_attention that we know for each mask: blocks of a window,
 keys cut to their length, one call for each document. Each mask needs code of its own. "written out" is measured up to
 4,096 positions. Both are measured with dropout as well, and one window with ALiBi. Seconds are those of the processor,
-in turns. Rows of other lengths that the file holds are kept.
+in turns. The file is written after each row, and keeps the rows that are not measured now; --missing measures only
+those that it does not hold.
 """
 
 from __future__ import annotations
@@ -134,21 +136,23 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--lengths", type=int, nargs="+", default=[2048, 8192])
+    parser.add_argument("--missing", action="store_true")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    rows: list[dict[str, Any]] = []
+    rows: dict[tuple[int, str, str], dict[str, Any]] = {}
     if options.out and options.out.exists():
         stored = json.loads(options.out.read_text())["masks"]
-        rows = [row for row in stored if row["length"] not in options.lengths]
-    for length, name, passes in product(options.lengths, MASKS, PASSES):
+        rows = {(row["length"], row["mask"], row["pass"]): row for row in stored}
+    for place in product(options.lengths, MASKS, PASSES):
+        if options.missing and place in rows:
+            continue
+        length, name, passes = place
         with torch.set_grad_enabled(passes != "forward"):
-            rows.append(compare(name, length, passes, options.rounds))
-        print(
-            {k: round(v, 4) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True
-        )
+            rows[place] = row = compare(name, length, passes, options.rounds)
+        print({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}, flush=True)
         if options.out:
-            write(options.out, {"masks": rows})
+            write(options.out, {"masks": list(rows.values())})
 
 
 if __name__ == "__main__":
