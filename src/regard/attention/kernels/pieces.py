@@ -77,6 +77,13 @@ class Tiling:
         generator = torch.Generator().manual_seed(self.seed + piece.number)
         return keep(weights, self.request.dropout, generator)
 
+    def new_rows(self, like: Tensor, *shape: int) -> Tensor:
+        """A tensor for what tiles write, a row for each query; 0 where a query may have no tile."""
+        tiles = [tile for entry in self.entries for tile in entry if not tile.joins]
+        covered = sum(len(tile.rows) for tile in tiles if tile.rule is None)
+        is_covered = covered == len(self.entries) * self.request.queries
+        return like.new_empty(shape) if is_covered else like.new_zeros(shape)
+
     @property
     def size(self) -> int:
         """The entries of the first of the two batch axes."""
@@ -205,6 +212,8 @@ def flat(tensor: Tensor, batch: Shape) -> Tensor:
 class PieceBlocks(Blocks):
     """Blocks that are pieces, of tensors with four axes."""
 
+    spans: Tiling
+
     def place(self, side: int, tensor: Tensor, span: Any) -> Any:
         if side == BIAS:
             return span.within(tensor)
@@ -213,7 +222,7 @@ class PieceBlocks(Blocks):
     def write(self, tensors: Sequence[Any]) -> Tensor:
         """The reading; queries without a tile have nothing to read."""
         query, value = tensors[QUERY], tensors[VALUE]
-        reading: Tensor = value.new_zeros(*query.shape[:-1], value.shape[-1])
+        reading: Tensor = self.spans.new_rows(value, *query.shape[:-1], value.shape[-1])
         for piece in self.spans:
             reading[piece.rows] = self.at(tensors, piece)
         return reading

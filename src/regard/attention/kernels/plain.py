@@ -15,6 +15,7 @@ from regard.attention.kernels.choose import pinned
 from regard.attention.kernels.dots import added
 from regard.attention.kernels.request import rule_of, sides_of
 from regard.attention.kernels.tiled import AREA
+from regard.attention.kernels.zeroed import has_nan
 from regard.attention.masks import MaskLike
 from regard.attention.masks.layout import Layout, kept_layout, lay
 from regard.loops.availability import followed
@@ -65,8 +66,8 @@ def read_plain(
         reading = F.scaled_dot_product_attention(query, key, value, addend, 0.0, is_triangle)
     except RuntimeError:  # several precisions or devices: the checks of a request say which
         return None
-    if (is_triangle or addend is not None) and not torch.equal(reading, reading):
-        return None  # NaN differs from itself: it may be that of a key that no query reads
+    if (is_triangle or addend is not None) and has_nan(reading):
+        return None  # it may be that of a key that no query reads
     return reading if has_heads else reading.squeeze(0)
 
 

@@ -156,8 +156,8 @@ class _Fused(torch.autograd.Function):
         ctx: Any, tiling: Tiling, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
     ) -> Tensor:
         ctx.tiling, ctx.surroundings = tiling, Surroundings(query)
-        reading = value.new_zeros(query.shape)
-        sums = widen(query[..., 0]).new_zeros(query.shape[:-1])
+        reading = tiling.new_rows(value, *query.shape)
+        sums = tiling.new_rows(widen(query[..., 0]), *query.shape[:-1])
         for piece in tiling:
             rows, columns, joins = piece.rows, piece.columns, piece.tile.joins
             sides = query[rows], key[columns], value[columns]
@@ -226,8 +226,6 @@ def _fused_gradients(
 
 class Products(PieceBlocks):
     """Pieces that hold all keys of their queries, with dropout, and gradients of a bias."""
-
-    spans: Tiling
 
     @torch.no_grad()
     def gradients(

@@ -11,6 +11,10 @@ from torch import Tensor
 from regard.attention.kernels.request import Request
 from regard.attention.products import HALVES
 
+FEW = (
+    1 << 11
+)  # numbers that are compared with themselves in less time than their largest is looked for
+
 
 @dataclass(frozen=True)
 class Zeroed:
@@ -55,7 +59,10 @@ def finite(vectors: Tensor) -> Tensor:
 
 def has_nan(reading: Tensor) -> bool:
     """Whether a reading holds NaN, as it does where a masked value is NaN or infinite."""
-    return not torch.equal(reading, reading)  # NaN differs from itself
+    if reading.numel() <= FEW:
+        return not torch.equal(reading, reading)  # NaN differs from itself
+    largest = (reading.detach() if reading.requires_grad else reading).max().item()
+    return largest != largest
 
 
 def are_finite(*tensors: Tensor) -> bool:
