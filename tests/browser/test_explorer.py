@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 import torch
-from tests.browser.conftest import scene, served
+from tests.browser.conftest import explored, scene
 
 import regard
 from regard.explorer import Attention, Scene, Sequence, write
@@ -324,7 +324,7 @@ def deep(browser):
     look = regard.look(walk, walk, mask=regard.masks.causal(align="end"))
     tokens = Sequence("tokens", [f"t{i}" for i in range(count)])
     whole_scene = Scene("36,000 tokens", [tokens], [Attention("layer.0", "causal", look, 0, 0)])
-    with served(Explorer(Models({}), whole_scene)) as base:
+    with explored(Explorer(Models({}), whole_scene)) as base:
         yield base, look
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.browser.conftest import served
+from tests.browser.conftest import explored
 from tests.explorer.bundles import Bundle
 from tests.explorer.test_agreement import GOLD
 
@@ -16,7 +16,7 @@ from regard.translation.translator import Translator
 def paired(browser):
     from regard.explorer.server import Explorer, Models
 
-    with served(Explorer(Models({"es-en": "es-en"}), gold=GOLD)) as address:
+    with explored(Explorer(Models({"es-en": "es-en"}), gold=GOLD)) as address:
         yield address
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.browser.conftest import served
+from tests.browser.conftest import explored
 from tests.explorer.languages import language
 
 from regard.explorer.server import Explorer, Models
@@ -19,7 +19,7 @@ def tiny():
 
 @pytest.fixture(scope="module")
 def address(tiny, browser):
-    with served(Explorer(Models({}), languages=[tiny])) as address:
+    with explored(Explorer(Models({}), languages=[tiny])) as address:
         yield address
 
 

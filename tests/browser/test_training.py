@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 import torch
-from tests.browser.conftest import served
+from tests.browser.conftest import explored
 
 from regard.translation.opening import find
 from regard.translation.runs import Run
@@ -39,7 +39,7 @@ def training(browser, tmp_path):
         model.load_state_dict({name: weight * factor for name, weight in own_copies.items()})
         checkpoints.save(run, Progress(step=step), model, optimiser)
 
-    with served(Explorer(Models({"own": folder}))) as address:
+    with explored(Explorer(Models({"own": folder}))) as address:
         yield address, save, translation.text
 
 

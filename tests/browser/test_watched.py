@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import torch
-from tests.browser.conftest import served
+from tests.browser.conftest import explored
 
 import regard
 from regard.explorer import notebook
@@ -245,7 +245,7 @@ def example():
     (attention,) = scene.attentions
     assert attention.shape == (4, 12_000, 12_000)
     state = "#view=map&attention=layer.0.self&head=1&row=10000&column=2345"
-    with served(Explorer(Models({}), scene)) as base:
+    with explored(Explorer(Models({}), scene)) as base:
         recorded = open_page(base + state)
         element = recorded.page.locator(".exact")
         element.wait_for(timeout=60_000)
