@@ -29,9 +29,8 @@ class GrowingTensor:
     @property
     def filled(self) -> Tensor:
         """The rows written so far: a view, and the same object until the next append."""
-        if (
-            self._filled is self._room
-        ):  # the rows of the caller, perhaps of heads that lie far apart
+        # The rows of the caller, perhaps of heads that lie far apart.
+        if self._filled is self._room:
             self._room = self._filled = self._room.contiguous()
         return self._filled
 
@@ -74,6 +73,7 @@ class GrowingTensor:
 
     def _make_room(self, needed: int) -> None:
         old = self._room
+        # Outside of its mode, a tensor of inference mode cannot be written to.
         locked = old.is_inference() and not torch.is_inference_mode_enabled()
         if needed <= old.shape[-2] and not locked and not old.requires_grad:
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -43,7 +43,7 @@ class OneHot:
 
     Attributes:
         values: the values.
-        first: the column of the second value.
+        first_column: the column of the second value.
         time: 0 after the embeddings, 2l + 1 after the attention of block l, 2l + 2 after its feed-forward layer.
         error: a bound on the sum over values of |what a row reads - what it should|.
     """
@@ -143,20 +143,19 @@ def factored(
     are fewer: the nonnegative factors of a 0/1 matrix with equal rows, or columns, merged.
     """
 
-    def merged(
-        ones: Iterable[Value], partners: Iterable[Value], flip: bool
-    ) -> dict[frozenset[Value], list[Value]]:
-        groups: dict[frozenset[Value], list[Value]] = {}
-        for value in ones:
-            fits = frozenset(
-                two for two in partners if ((two, value) if flip else (value, two)) in true
-            )
-            groups.setdefault(fits, []).append(value)
-        groups.pop(frozenset(), None)
-        return groups
-
-    by_query = merged(queries.values, keys.values, False)
-    by_key = merged(keys.values, queries.values, True)
+    by_query = _grouped(queries.values, keys.values, set(true))
+    by_key = _grouped(keys.values, queries.values, {(key, query) for query, key in true})
     if len(by_query) <= len(by_key):
-        return [(queries.row(own), keys.row(fits)) for fits, own in by_query.items()]
-    return [(queries.row(fits), keys.row(own)) for fits, own in by_key.items()]
+        return [(queries.row(members), keys.row(partners)) for partners, members in by_query]
+    return [(queries.row(partners), keys.row(members)) for partners, members in by_key]
+
+
+def _grouped(
+    values: Collection[Value], partners: Collection[Value], pairs: Collection[tuple[Value, Value]]
+) -> list[tuple[frozenset[Value], list[Value]]]:
+    """Values with the same partners, together and in their order; those without a partner are left out."""
+    groups: dict[frozenset[Value], list[Value]] = {}
+    for value in values:
+        of_value = frozenset(partner for partner in partners if (value, partner) in pairs)
+        groups.setdefault(of_value, []).append(value)
+    return [(of_group, members) for of_group, members in groups.items() if of_group]

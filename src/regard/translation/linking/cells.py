@@ -78,9 +78,8 @@ def _number(
 ) -> int:
     """Number the pairs of types, one source type after the other, without a table of all pairs."""
     source_begins, target_begins, cell_begins = begins
-    latest, numbers = (
-        marks  # by target type: the source type that it was last seen with, and the pair's number
-    )
+    # By target type: the source type that it was last seen with, and the number of this pair.
+    latest, numbers = marks
     sources, targets, cells = answer
     count = 0
     for position in by_type:

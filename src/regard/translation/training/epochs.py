@@ -51,7 +51,7 @@ class Epochs:
         self._source = Segmenter(tokenizers.source, sampling)
         self._target = Segmenter(tokenizers.target, sampling)
         self._words = self._in_words(pairs)
-        self._clean = len(self._source), len(self._target)
+        self._known_words = len(self._source), len(self._target)  # without those of noise
         data = configuration.data
         self._noise = None
         if data.noise is not None:
@@ -75,6 +75,7 @@ class Epochs:
         return len(self._plan)
 
     def part(self, epoch: int, number: int) -> Part:
+        """What this process takes of a batch. Rows of pairs that noise has changed are -1 in it."""
         self._prepare(epoch)
         rows = self._plan[number]
         targets = self._targets.lengths[rows] + 1
@@ -129,10 +130,10 @@ class Epochs:
         clean, clean_targets = self._words
         rows = np.arange(len(clean))
         if self._noise is None:
-            return clean, clean_targets, rows < 0
+            return clean, clean_targets, np.zeros(len(clean), dtype=np.bool_)
         # Noise makes new words in each pass: memory stays bounded.
-        self._source.keep(self._clean[0])
-        self._target.keep(self._clean[1])
+        for segmenter, count in zip((self._source, self._target), self._known_words, strict=True):
+            segmenter.keep(count)
         noisy = self._noise.draw(Random(f"{self._configuration.seed} {epoch}"))
         sources, targets = self._in_words(list(noisy.values()))
         longest = self._configuration.data.longest
