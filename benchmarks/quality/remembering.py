@@ -34,6 +34,7 @@ from regard.translation.translator import Translator
 
 MODEL = "es-en"
 ROUNDS = 3
+TIMED = 64  # sentences of which the speed is measured
 BATCH_TOKENS = {1: 32 * 30, 5: 32 * 30 * 5}  # about 32 sentences at a time
 
 
@@ -59,14 +60,12 @@ def near(pairs: list[Pair], sentences: list[Pair], count: int) -> list[Pair]:
 def score(translator: Translator, pairs: list[Pair], beam: int) -> dict[str, float | None]:
     texts = translator.translate([pair.source for pair in pairs], beam=beam)
     scores = measure([each.text for each in texts], [pair.target for pair in pairs])
+    print(f"beam {beam}: BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f}", flush=True)
     return {"bleu": scores.bleu, "chrf": scores.chrf}
 
 
 def speeds(translator: Translator, folder: Path, sources: list[str]) -> dict[str, float]:
     """The speed with the memory over that without, in processor seconds, by the beam."""
-
-    def run(beam: int, memory: bool) -> None:
-        translator.translate(sources, beam=beam, batch_tokens=BATCH_TOKENS[beam])
 
     answer = {}
     for beam in BATCH_TOKENS:
@@ -76,11 +75,11 @@ def speeds(translator: Translator, folder: Path, sources: list[str]) -> dict[str
 
         def with_memory(beam: int = beam, recall: Any = recall) -> None:
             translator.recall = recall
-            run(beam, memory=True)
+            translator.translate(sources, beam=beam, batch_tokens=BATCH_TOKENS[beam])
 
         def alone(beam: int = beam) -> None:
             translator.recall = None
-            run(beam, memory=False)
+            translator.translate(sources, beam=beam, batch_tokens=BATCH_TOKENS[beam])
 
         seconds = interleaved(
             {"model": alone, "memory": with_memory}, ROUNDS, clock=time.process_time
@@ -120,7 +119,9 @@ def main() -> None:
     start = time.process_time()
     remember(translator, train, options.folder)
     build = time.process_time() - start
+    print(f"remembered in {build:.0f} s", flush=True)
     mixing, trials = tune(translator, chosen, options.folder, similar=options.similar)
+    print(mixing, trials, flush=True)
     with translator.datastore(options.folder) as datastore:
         entries = len(datastore)
     size = sum(path.stat().st_size for path in options.folder.rglob("*") if path.is_file())
@@ -146,7 +147,7 @@ def main() -> None:
         "mixing": vars(mixing),
         "curve": [trial._asdict() for trial in trials],
         "rows": rows,
-        "speed": speeds(translator, options.folder, [pair.source for pair in measured[:200]]),
+        "speed": speeds(translator, options.folder, [pair.source for pair in measured[:TIMED]]),
     }
     for name, scores in rows.items():
         print(f"{name:20} BLEU {scores['bleu']:6.2f}  chrF {scores['chrf']:6.2f}")

@@ -91,11 +91,10 @@ def test_weight_0_is_the_model_alone(tiny, copied):
 
 def test_a_score_is_that_of_the_search(tiny, copied):
     tiny.read_memory(copied)
-    pairs = [Pair(each.source, each.text) for each in tiny.translate(SOURCES)]
-    scores = [each.score for each in tiny.translate(SOURCES)]
-    assert tiny.score(pairs) == pytest.approx(scores, abs=1e-4)
-    look = tiny.look(PAIRS[0].source)
-    assert look.text == tiny.translate([PAIRS[0].source], beam=5)[0].text
+    translations = tiny.translate(SOURCES, search=tiny.search.as_written())
+    pairs = [Pair(each.source, each.text) for each in translations]
+    assert tiny.score(pairs) == pytest.approx([each.score for each in translations], abs=1e-4)
+    assert tiny.look(SOURCES[0]).text == translations[0].text
 
 
 def test_the_mixture_is_the_equation():
@@ -105,7 +104,7 @@ def test_the_mixture_is_the_equation():
     places = torch.tensor([[0, 1, 2, 3], [3, 2, 1, 0], [-1, -1, -1, -1]])
     distances[2] = torch.inf
     tokens = torch.tensor([5, 5, 7, 0])
-    mixing = Mixing(weight=0.3, temperature=0.2)
+    mixing = Mixing(weight=0.3, temperature=0.2, reach=0.6)
 
     class Fixed(Recall):
         table = Table(None, tokens, torch.arange(4), None)  # type: ignore[arg-type]
@@ -117,8 +116,9 @@ def test_the_mixture_is_the_equation():
     mixed = recall.mix(torch.zeros(3, 2), logits.clone(), None).double().softmax(1)
     expected = logits.double().softmax(1)
     for row in range(2):
-        expected[row] *= 0.7
-        weights = (-distances[row].double() / 0.2).softmax(0)
+        beyond = torch.tensor([0.6], dtype=torch.float64)
+        weights = (-torch.cat([distances[row].double(), beyond]) / 0.2).softmax(0)[:-1]
+        expected[row] *= 1 - 0.3 * weights.sum()
         for weight, place in zip(weights, places[row], strict=True):
             expected[row, tokens[place]] += 0.3 * weight
     torch.testing.assert_close(mixed, expected, rtol=1e-5, atol=1e-7)

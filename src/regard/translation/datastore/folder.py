@@ -37,7 +37,7 @@ from regard.translation.datastore.table import Table
 from regard.translation.text.tokenizer import EOS
 
 SENTENCES, STATES, SPACE = "sentences", "states", "space.safetensors"
-LOOKUP = CharacterNgrams(width=128, shortest=3, longest=4)
+LOOKUP = CharacterNgrams(width=80, shortest=3, longest=4)
 _AT_A_TIME = 4096  # pairs of a commit
 _WORDS = TypeAdapter(tuple[str, str])
 _LIST, _TOKEN = np.dtype("<u2"), np.dtype("<u4")
@@ -48,9 +48,13 @@ _LIST, _TOKEN = np.dtype("<u2"), np.dtype("<u4")
 class Mixing:
     """How the next token is mixed: (1 - weight) p_model + weight softmax(-distance / temperature) over the nearest.
 
+    The softmax has one more term, at the distance `reach`, whose share the model gets: of states that are like none of
+    the stored ones, a memory says nothing.
+
     Attributes:
         neighbours: entries that are mixed.
         temperature: in units of the mean squared distance of states to their mean.
+        reach: in the same units.
         weight: of the datastore.
         similar: read the entries of so many similar sentence pairs; 0 reads the lists of near states.
         lists: so many of them are read.
@@ -58,6 +62,7 @@ class Mixing:
 
     neighbours: Annotated[int, Field(ge=1, le=1024)] = 8
     temperature: Annotated[float, Field(gt=0, le=1000)] = 0.2
+    reach: Annotated[float, Field(gt=0, le=1000)] = 1.0
     weight: Annotated[float, Field(ge=0, lt=1)] = 0.3
     similar: Annotated[int, Field(ge=0, le=1024)] = 0
     lists: Annotated[int, Field(ge=1, le=65536)] = 4

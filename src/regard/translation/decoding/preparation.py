@@ -2,12 +2,13 @@
 
 import numpy as np
 
+from regard.translation.datastore.nearest_loops import nearest
 from regard.translation.decoding.search_loops import best_few
 from regard.translation.engines.compiled import forward_loops as loops
 
 
 def compile_loops() -> None:
-    """Call each loop over no rows, with arrays of the types that `compiled.model` and `decoding.limits` pass."""
+    """Call each loop over no rows, with arrays of the types that their callers pass."""
     ids, places = np.zeros(0, np.int64), np.zeros((0, loops.PLACES), np.int64)
     row, table = np.zeros(1, np.float32), np.zeros((1, 1), np.float32)
     end = np.full(3, -1, np.int64)
@@ -17,4 +18,6 @@ def compile_loops() -> None:
     cached = np.zeros((1, 1, 1, 2), np.float32), 1, np.zeros((1, 1), np.int64)
     loops.encode(ids, ids, ids, ids, (table, table), weights, weights, arguments, 0, table)
     loops.step(ids, ids, ids, ids, table, cached, (table, table), weights, arguments, 0, row)
-    best_few(ids, table[:0], table[:0], table[:0], np.zeros((0, 1), np.int64))
+    numbers = np.zeros((0, 1), np.int64)
+    best_few(ids, table[:0], table[:0], table[:0], numbers)
+    nearest(table[:0], numbers, np.zeros(1, np.int64), np.zeros(1, np.int8), table[:0], numbers)

@@ -1,6 +1,7 @@
 """An engine that mixes what a model expects next with what followed in sentences that it has read.
 
-    p(y) = (1 - w) p_model(y) + w sum_i softmax_i(-d_i / T) [y_i = y]        i over the k nearest stored states
+    p(y) = (1 - w) p_model(y) + w sum_i a_i [y_i = y]        i over the k nearest stored states
+    a = softmax(-d / T), with one more term at the distance `reach`, whose share is p_model's
 
 kNN-MT (Khandelwal et al. 2021, arXiv 2010.00710), over codes of 64 components in 8 bits. With `similar`, the stored
 states are those of the most similar sentences alone (Meng et al. 2022, arXiv 2105.14528, choose them by words).
@@ -8,7 +9,6 @@ states are those of the most similar sentences alone (Meng et al. 2022, arXiv 21
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,7 +30,7 @@ class Neighbours:
     """The nearest entries of some states.
 
     Attributes:
-        weights: softmax(-d / T); 0 where there are fewer.
+        weights: 0 where there are fewer.
         tokens: what followed each.
         sentences: the number of the stored pair of each.
     """
@@ -97,12 +97,18 @@ class Recall:
     ) -> Neighbours:
         count = self.mixing.neighbours
         distances, places = self.distances(hidden, spans, count, compiled=compiled)
-        weights = (-distances / self.mixing.temperature).softmax(-1).nan_to_num_(0)
+        weights = self.weights(distances)
         table = self.table
         if not len(table.tokens):
             return Neighbours(weights, places.clamp(min=0), places)
         read = places.clamp(min=0)
         return Neighbours(weights, table.tokens[read], table.sentences[read])
+
+    def weights(self, distances: Float[Tensor, "rows few"]) -> Float[Tensor, "rows few"]:
+        """The shares of entries at these distances; what is missing to 1 is the model's."""
+        beyond = distances.new_full((len(distances), 1), self.mixing.reach)
+        together = torch.cat([distances, beyond], 1)
+        return (-together / self.mixing.temperature).softmax(-1)[:, :-1]
 
     def mix(
         self,
@@ -116,15 +122,12 @@ class Recall:
         near = self.neighbours(hidden, spans, compiled=compiled)
         logits = logits.float()
         weights, tokens = near.weights.to(logits.device), near.tokens.to(logits.device)
-        # p = e^l / Z becomes (e^l + Z w / (1 - w) q) (1 - w) / Z: a softmax takes off the common factor.
+        # p = e^l / Z becomes (e^l + Z w q / r) r / Z, r = 1 - w sum(a): a softmax takes off the common factor.
         same = tokens.unsqueeze(2) == tokens.unsqueeze(1)
         shares = (same * weights.unsqueeze(1)).sum(2)  # q of each neighbour's token
-        odds = (
-            math.log(self.mixing.weight / (1 - self.mixing.weight))
-            if self.mixing.weight
-            else -math.inf
-        )
-        added = logits.logsumexp(-1, keepdim=True) + odds + shares.log()
+        weight = self.mixing.weight
+        odds = (weight * shares / (1 - weight * weights.sum(1, keepdim=True))).log()
+        added = logits.logsumexp(-1, keepdim=True) + odds
         return logits.scatter(1, tokens, torch.logaddexp(logits.gather(1, tokens), added))
 
     def origins(

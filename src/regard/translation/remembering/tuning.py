@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +24,7 @@ from regard.translation.translator import Translator
 SENTENCES = 200  # of the text, spread over it
 NEIGHBOURS = (4, 8, 16, 32)
 TEMPERATURES = (0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5)
+REACHES = (0.5, 1.0, 2.0)
 WEIGHTS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 _LEAST = 1e-9
 
@@ -43,7 +45,7 @@ def tune(
     similar: int = 0,
     tracked: Callable[[Sequence[float]], Iterable[float]] = iter,
 ) -> tuple[Mixing, list[Trial]]:
-    """Choose neighbours and temperature by the probability of the targets, then the weight by BLEU; keep them there.
+    """Choose neighbours, temperature and reach by the probability of the targets, the weight by BLEU; keep them there.
 
     BLEU is that of greedy translations. Weight 0, the model alone, is among those tried.
 
@@ -86,16 +88,14 @@ def _likeliest(translator: Translator, recall: Recall, pairs: Sequence[Pair]) ->
 
     def loss(mixing: Mixing) -> float:
         few = mixing.neighbours
-        weights = (-distances[:, :few] / mixing.temperature).softmax(-1).nan_to_num(0)
-        memory = (weights * hits[:, :few]).sum(1)
-        mixed = (1 - mixing.weight) * model + mixing.weight * memory
+        weights = replace(recall, mixing=mixing).weights(distances[:, :few])
+        memory = mixing.weight * (weights * hits[:, :few]).sum(1)
+        mixed = (1 - mixing.weight * weights.sum(1)) * model + memory
         return -float(mixed.clamp(min=_LEAST).log().mean())
 
-    grid = product(NEIGHBOURS, TEMPERATURES, WEIGHTS[1:])
-    choices = [
-        recall.mixing.changed(neighbours=few, temperature=temperature, weight=weight)
-        for few, temperature, weight in grid
-    ]
+    names = ("neighbours", "temperature", "reach", "weight")
+    grid = product(NEIGHBOURS, TEMPERATURES, REACHES, WEIGHTS[1:])
+    choices = [recall.mixing.changed(**dict(zip(names, values, strict=True))) for values in grid]
     return min(choices, key=loss)
 
 
