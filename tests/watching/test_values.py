@@ -19,13 +19,13 @@ def gpt2():
     return transformers.GPT2LMHeadModel(config).eval()
 
 
-def llama():
+def llama(layers=2):
     torch.manual_seed(1)
     config = transformers.LlamaConfig(
         vocab_size=20,
         hidden_size=24,
         intermediate_size=32,
-        num_hidden_layers=2,
+        num_hidden_layers=layers,
         num_attention_heads=4,
         num_key_value_heads=2,
         head_dim=8,

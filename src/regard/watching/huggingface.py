@@ -125,7 +125,7 @@ def _agreeing(
         WatchError: its result is another one.
     """
     kernel = f"its attention implementation {name!r}"
-    if options.get("cache") is not None or options.get("block_table") is not None:
+    if _is_paged(options):
         raise WatchError(f"{kernel} reads a paged cache: watch model.generate or a forward pass")
     if options.get("dropout"):
         raise WatchError(f"{kernel} applies dropout, so it cannot be compared: call model.eval()")
@@ -157,7 +157,6 @@ def _described(
         mask is not None and mask.shape[-1] < key.shape[-2]
     ):  # a static cache is longer than its keys
         key, value = (plane[..., : mask.shape[-1], :] for plane in (key, value))
-    is_causal = options.get("is_causal")
     lengths = None
     if mask is None and len(query) == 1:
         sides = [options.get(f"cu_seq_lens_{side}") for side in "qk"]
@@ -169,7 +168,7 @@ def _described(
     implied = Implied(
         queries,
         key.shape[-2],
-        getattr(module, "is_causal", True) if is_causal is None else bool(is_causal),
+        _is_causal(module, options),
         options.get("sliding_window"),
         None if mask is None else mask.bool(),
         lengths,
@@ -182,7 +181,16 @@ def _described(
 def _describes(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *others: Any, **options: Any
 ) -> bool:
-    return len(others) < 2 and options.get("cache") is None
+    return len(others) < 2 and not _is_paged(options)
+
+
+def _is_paged(options: dict[str, Any]) -> bool:
+    return any(options.get(name) is not None for name in ("cache", "block_table"))
+
+
+def _is_causal(module: nn.Module, options: dict[str, Any]) -> bool:
+    is_causal = options.get("is_causal")
+    return bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
 
 
 def _eager(
@@ -207,11 +215,9 @@ def _sdpa(
     **options: Any,
 ) -> CapturedCall:
     """Without a mask, several queries of a causal module read the keys up to their own position."""
-    is_causal = options.get("is_causal")
-    is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     readable: MaskLike | None = None
     added = None
-    if attention_mask is None and query.shape[-2] > 1 and is_causal:
+    if attention_mask is None and query.shape[-2] > 1 and _is_causal(module, options):
         key, readable = key[..., : query.shape[-2], :], causal(align="start")
     else:
         readable, added = functions.mask_of(attention_mask, query.shape[-2], key.shape[-2])

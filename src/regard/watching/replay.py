@@ -64,9 +64,6 @@ class Blocks:
         numbers = [self._calls.index(name) if name else 0 for name in map(self._of_path.get, paths)]
         return self._calls[: min(numbers, default=0)]
 
-    def below_last(self) -> list[str]:
-        return self._calls[:-1]
-
     @contextmanager
     def replayed(self, names: Iterable[str], entries: int, copies: int) -> Iterator[None]:
         """Inside, these blocks return what they returned before, in several copies."""

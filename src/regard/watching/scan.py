@@ -130,7 +130,7 @@ class Scan:
     def _agrees(self, copies: int, reuses: bool, unedited: Any) -> bool:
         """Whether each copy has the output of a pass alone, or its metric where the output holds no tensors."""
         try:
-            blocks = self._blocks.below_last() if reuses else []
+            blocks = self._blocks.below(self._paths[-1:]) if reuses else []
             # The last attention runs in any case. It refuses copies that are not its batch entries.
             edits: dict[str, Edit] = {self._paths[-1]: self._of_copies({}, copies)}
             outputs = list(self._outputs(edits, blocks, copies))
