@@ -319,9 +319,10 @@ class MultiHeadAttention(nn.Module):
         # As an attribute a module takes ten times as long to find.
         projection: Any = self._modules[f"{name}_projection"]
         check_tensor(name, sequence)
-        if sequence.dim() < 2 or sequence.shape[-1] != projection.in_features:
+        shape = sequence.shape
+        if len(shape) < 2 or shape[-1] != projection.in_features:
             raise ShapeError(
-                f"{name} has shape {tuple(sequence.shape)}: pass"
+                f"{name} has shape {tuple(shape)}: pass"
                 f" [..., length, {projection.in_features}],"
                 " the width that this attention was built for"
             )
@@ -330,8 +331,8 @@ class MultiHeadAttention(nn.Module):
             _check_precision(name, sequence, weight)
         heads = self.heads if name == "query" else self.key_heads
         projected: Tensor = projection(sequence)
-        *shape, width = projected.shape
-        projected = projected.view(*shape, heads, width // heads).transpose(-2, -3)
+        width = projected.shape[-1] // heads
+        projected = projected.view(*shape[:-1], heads, width).transpose(-2, -3)
         if name == "value":
             return projected
         norm = self.query_norm if name == "query" else self.key_norm
