@@ -14,6 +14,7 @@ from typing import Any
 import numba
 import pytest
 import torch
+from tests.peaks import growth, measured
 from torch import Tensor
 
 from regard.attention.kernels.additive.cpu import calls
@@ -196,30 +197,14 @@ def test_importing_regard_does_not_import_numba() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-MEMORY = """
-import torch
-from regard.attention.kernels.additive.cpu.operator import additive
-torch.set_num_threads(2)
-def run(n):
-    a, c, v = (torch.randn(1, n, d).requires_grad_() for d in (16, 16, 8))
-    additive(a, c, torch.randn(16, requires_grad=True), v, *(None,) * 6, 0.0, 1.0)[0].sum().backward()
-def memory(kind):  # kilobytes: VmRSS now, VmHWM at most since the peak was forgotten
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith(kind))
-run(64)
-# Compiling takes far more than the loops: its peak must not hide theirs.
-with open("/proc/self/clear_refs", "w") as forget:
-    forget.write("5")
-before = memory("VmRSS")
-run(4096)
-print((memory("VmHWM") - before) / 1024)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux forgets a peak")
+@measured
 def test_memory_does_not_grow_as_queries_times_keys() -> None:
-    result = subprocess.run(
-        [sys.executable, "-c", MEMORY], check=True, capture_output=True, text=True
-    )
-    assert float(result.stdout) < 100
-    assert float(result.stdout) < 4096 * 4096 * 4 / 2**20, "as much as the matrix of scores"
+    def run(length: int) -> None:
+        torch.set_num_threads(2)
+        a, c, v = (torch.randn(1, length, width).requires_grad_() for width in (16, 16, 8))
+        weight = torch.randn(16, requires_grad=True)
+        additive(a, c, weight, v, *(None,) * 6, 0.0, 1.0)[0].sum().backward()
+
+    grown = growth(lambda: run(64), lambda: run(4096))
+    assert grown < 4096 * 4096 * 4 / 2**20, "as much as the matrix of scores"
+    assert grown < 50

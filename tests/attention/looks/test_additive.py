@@ -170,9 +170,9 @@ def test_loops_are_compiled_once_for_batches_of_any_size() -> None:
 
 
 @measured
-@pytest.mark.parametrize("length", [4096, 16384])
+@pytest.mark.parametrize("length", [4096, 8192])
 def test_memory_grows_with_the_lengths(length: int) -> None:
-    """Megabytes over those of short looks: blocks of scores, and at 16,384 no twentieth of the matrix."""
+    """Megabytes over those of short looks: blocks of scores, and at 8,192 no eighth of the matrix."""
     score = scores.Additive(4, 4, 4).requires_grad_(False)
 
     def ask(length: int) -> None:
