@@ -22,6 +22,7 @@ from regard.translation.decoding.hypothesis import Hypothesis, penalty
 from regard.translation.decoding.search import Search
 from regard.translation.doubts import Doubts
 from regard.translation.evaluation.alignment import WordLinks
+from regard.translation.quality import agreement
 from regard.translation.results import Candidate, Translation
 from regard.translation.runs import Tokenizers
 from regard.translation.sentence_search import translation_of, word_links
@@ -240,12 +241,14 @@ class _SentenceSearch:
         ]
         ranked = sorted(scored, key=lambda hypothesis: -hypothesis[0])
         tokens = [[self._ids[piece] for piece in pieces] for _, _, pieces in ranked]
+        texts = list(map(self.tokenizers.target.decode, tokens))
         candidates = [
-            Candidate(self.tokenizers.target.decode(ids), score, total)
-            for ids, (score, total, _) in zip(tokens, ranked, strict=True)
+            Candidate(text, score, total)
+            for text, (score, total, _) in zip(texts, ranked, strict=True)
         ][: search.nbest]
         arguments = text, ids, self.longest, self.tokenizers, candidates, tokens[0]
-        return translation_of(*arguments, unfinished=len(tokens[0]) >= limit)
+        shared = agreement(texts[0], texts[1:]) if search.beam > 1 else None
+        return translation_of(*arguments, unfinished=len(tokens[0]) >= limit, agreement=shared)
 
     @cached_property
     def _ids(self) -> dict[str, int]:

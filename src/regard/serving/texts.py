@@ -103,8 +103,11 @@ def details(
         if confidence:
             pieces = max(len(translation.target_pieces), 1)
             entry["confidence"] = round(math.exp(translation.log_probability / pieces), 4)
+            entry["quality"] = translation.quality
             entry["words"] = [[word.text, round(word.confidence, 4)] for word in translation.words]
             entry["doubts"] = translation.doubts
+        if translation.terms:
+            entry["terms"] = translation.terms
         if alignments:
             entry["alignments"] = [list(link) for link in translation.alignment]
         if attention:

@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.translation.quality import Quality
 from regard.translation.runs.layout import DOUBTS
 from regard.translation.runs.statistics import Statistics
 from regard.translation.text.corpora import Pair
@@ -34,6 +35,7 @@ class Doubts(Statistics, frozen=True):
             1993, "A program for aligning sentences in bilingual corpora").
         confidence: the mean log-probability of a translation's pieces at and below which translations of the
             validation text were worse than the median one (see `confidence_limit`).
+        quality: what tells good translations, with a limit of its own; where it is known, it replaces `confidence`.
     """
 
     NAME, LARGEST, DESCRIPTION = DOUBTS, 2**20, "doubts of a model"
@@ -42,6 +44,7 @@ class Doubts(Statistics, frozen=True):
     growth: float = 1.0
     lengths: tuple[float, float] | None = None
     confidence: float | None = None
+    quality: Quality | None = None
 
     @classmethod
     def learn(cls, train: Sequence[Pair], valid: Sequence[Pair]) -> Self:
@@ -57,13 +60,16 @@ class Doubts(Statistics, frozen=True):
         language = Language.learn(pairs, [pair.source for pair in valid])
         return cls(language=language, growth=growth, lengths=(low, high))
 
-    def reasons(self, source: str, text: str, confidence: float) -> Iterator[str]:
+    def reasons(
+        self, source: str, text: str, confidence: float, quality: float | None = None
+    ) -> Iterator[str]:
         """Why to doubt a translation: "unknown script", "other language", "odd length", "low confidence".
 
         Args:
             source: one sentence.
             text: its translation.
             confidence: the mean log-probability of its pieces, the end among them.
+            quality: the probability that it is good.
         """
         source = normalise(source)
         if self.language is not None:
@@ -73,7 +79,10 @@ class Doubts(Statistics, frozen=True):
             excess = _excess(np.array([len(source)]), np.array([len(text)]), self.growth)
             if not low <= float(excess[0]) <= high:
                 yield "odd length"
-        if self.confidence is not None and confidence <= self.confidence:
+        value, limit = confidence, self.confidence
+        if quality is not None and self.quality is not None and self.quality.limit is not None:
+            value, limit = quality, self.quality.limit
+        if limit is not None and value <= limit:
             yield "low confidence"
 
 
@@ -83,18 +92,23 @@ def wordless(source: str) -> bool:
     return text != "" and not any(character.isalnum() for character in text)
 
 
-def confidence_limit(confidences: Sequence[float], scores: Sequence[float]) -> float | None:
+def confidence_limit(
+    confidences: Sequence[float],
+    scores: Sequence[float],
+    most: float = _DOUBTED,
+    worse: float = _WORSE,
+) -> float | None:
     """The confidence at and below which translations are to be doubted; None where there are too few to tell.
 
-    Of the lines at or below it, at most a tenth of all, 85% or more have a score below the median of all lines.
-    It is the largest such limit.
+    Of the lines at or below it, at most the share `most` of all, the share `worse` or more have a score below the
+    median of all lines. It is the largest such limit.
     """
     if len(scores) < _FEWEST_LINES:
         return None
-    order = np.argsort(confidences, kind="stable")[: int(_DOUBTED * len(scores))]
-    worse = np.array(scores)[order] < np.median(scores)
-    shares = worse.cumsum() / np.arange(1, len(order) + 1)
-    enough = np.flatnonzero(shares >= _WORSE)
+    order = np.argsort(confidences, kind="stable")[: int(most * len(scores))]
+    is_worse = np.array(scores)[order] < np.median(scores)
+    shares = is_worse.cumsum() / np.arange(1, len(order) + 1)
+    enough = np.flatnonzero(shares >= worse)
     return round(float(confidences[order[enough[-1]]]), 4) if len(enough) else None
 
 

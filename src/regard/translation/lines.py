@@ -231,6 +231,9 @@ def _line_translation(
         looks=_looks([translation.looks for translation in translations]),
         alternatives=candidates,
         cut=sum(translation.cut for translation in translations),
+        quality=min(
+            (each.quality for each in translations if each.quality is not None), default=None
+        ),
         repeats=any(translation.repeats for translation in translations),
         unfinished=any(translation.unfinished for translation in translations),
         doubts=list(dict.fromkeys(lists_of("doubts"))),

@@ -22,6 +22,7 @@ from regard.translation.engines import SearchEngine
 from regard.translation.engines.remembering import Recall
 from regard.translation.evaluation.alignment import Link, WordLinks
 from regard.translation.models.protocol import Looks, TranslationModel
+from regard.translation.quality import agreement
 from regard.translation.results import Candidate, Origin, Translation, Word
 from regard.translation.runs import Tokenizers
 from regard.translation.text.batches import grouped, sources
@@ -85,15 +86,19 @@ class SentenceSearch:
                 generator=self._generator,
                 engine=self.engine,
                 tree=self.tree,
+                ended=True,
             )
+            agreements = self._agreements(best, search)
+            best = [group[: search.nbest] for group in best]
             links = self._links([cut[row] for row in rows], best)
             origins = self._origins(source, lengths, best)
-            fields_of_rows = zip(rows, best, links, limits, origins, strict=False)
-            for row, hypotheses, linked, limit, row_origins in fields_of_rows:
+            fields_of_rows = zip(rows, best, links, limits, origins, agreements, strict=False)
+            for row, hypotheses, linked, limit, row_origins, shared in fields_of_rows:
                 unfinished = len(hypotheses[0].tokens) >= limit
-                translations[row] = self._translation(
+                translation = self._translation(
                     sentences[row], encoded[row], hypotheses, linked, unfinished, row_origins
                 )
+                translations[row] = replace(translation, agreement=shared)
         return translations
 
     def copy(self, sentences: Sequence[str], search: Search) -> list[Translation]:
@@ -201,6 +206,17 @@ class SentenceSearch:
         for batch in grouped(sorted(rows, key=lambda row: (bound[row], len(encoded[row]))), fits):
             prefix = prefixes if bound[batch[0]] else None
             yield batch, prefix and prefix.select(torch.tensor(batch, device=self._device))
+
+    def _agreements(
+        self, hypotheses: Sequence[Sequence[Hypothesis]], search: Search
+    ) -> list[float | None]:
+        """How much the best hypothesis of each sentence has in common with others of its beam."""
+        if search.sampling or search.beam == 1:
+            return [None] * len(hypotheses)
+        texts = [
+            [self.tokenizers.target.decode(each.tokens) for each in group] for group in hypotheses
+        ]
+        return [agreement(text, others) for text, *others in texts]
 
     def _links(
         self, encoded: list[list[int]], hypotheses: list[list[Hypothesis]]

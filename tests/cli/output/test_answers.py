@@ -91,6 +91,7 @@ def test_json_says_no_more_than_was_asked_for():
         "score": 0.0,
         "log_probability": 0.0,
         "words": [],
+        "quality": None,
         "unknown": [],
         "unseen": [],
         "repeats": False,

@@ -116,7 +116,8 @@ Found = list[list[Hypothesis]]
 
 def beam(model: Any, *sources: Tensor, size: int, compiled: bool = True, **settings: Any) -> Found:
     engine, limits, search = _prepared(model, sources[0], {**settings, "beam": size}, compiled)
-    return beams.beam(engine, *sources, limits, search)
+    hypotheses = beams.beam(engine, *sources, limits, search)
+    return [group[: search.nbest] for group in hypotheses]
 
 
 def greedy(model: Any, *sources: Tensor, compiled: bool = True, **settings: Any) -> Found:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from regard.cli.options.model import DEFAULT_MODEL, Device, Model, open_translat
 from regard.cli.output import report
 from regard.cli.writing import writing
 from regard.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from regard.translation.doubts import Doubts
 
 
 def doubts(
@@ -24,8 +27,8 @@ def doubts(
     """Learn when a model's translations are to be doubted, and write it into the model's folder.
 
     From the training text: the language of the sources, how long translations are, and its words with their accents,
-    names and numbers (words.json). From the validation text: which confidence is low. `regard train` does the same;
-    this is for models of earlier versions.
+    names and numbers (words.json). From the validation text: which confidence is low, and what tells good
+    translations. `regard train` does the same; this is for models of earlier versions.
 
     Args:
         data: Where the corpora of the model's training start, as of train.
@@ -64,5 +67,13 @@ def doubts(
     )
     report.say(
         f"learnt from {len(pairs):,} training pairs and {len(corpus_data.valid):,} validation pairs\n"
-        f"low confidence, in mean log-probability of a piece: {low}\nwrote {DOUBTS} and {WORDS} in {run.folder}"
+        f"low confidence, in mean log-probability of a piece: {low}\n{_learnt(statistics)}\n"
+        f"wrote {DOUBTS} and {WORDS} in {run.folder}"
     )
+
+
+def _learnt(statistics: Doubts) -> str:
+    if statistics.quality is None:
+        return "quality: too few good or bad lines to tell"
+    limit = statistics.quality.limit
+    return "quality: low " + ("nowhere" if limit is None else f"at and below {limit:.4f}")

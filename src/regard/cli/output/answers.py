@@ -71,6 +71,7 @@ class OutputOptions:
         """
         answer = {"source": translation.source, **self._fields(translation)}
         for name in (
+            "quality",
             "unknown",
             "unseen",
             "invented",

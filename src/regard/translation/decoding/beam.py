@@ -48,8 +48,8 @@ def beam(
     Finished sentences leave the batch. A `tree` records the steps, of a batch of one sentence.
 
     Returns:
-        For each sentence at most `nbest` distinct hypotheses, the best first; fewer only where the
-        limits allow no more.
+        For each sentence at most `beam` distinct hypotheses, the best first. The first `nbest` are the best that there
+        are, fewer only where the limits allow no more; the others ended in the search.
 
     Raises:
         ModelError: logits that are not numbers.
@@ -187,7 +187,8 @@ class _Ranking:
     """The best hypotheses that have ended, and the score that others must exceed."""
 
     def __init__(self, limits: Limits, search: Search) -> None:
-        self.nbest, self.length_penalty = search.nbest, search.length_penalty
+        self.nbest, self.beam = search.nbest, search.beam
+        self.length_penalty = search.length_penalty
         self.enough = search.beam * search.patience or math.inf
         sentences, device = len(limits.longest), limits.longest.device
         self.hypotheses: list[list[Hypothesis]] = [[] for _ in range(sentences)]
@@ -212,7 +213,7 @@ class _Ranking:
         for sentence, tokens, log_probabilities, end in rows:
             hypothesis = Hypothesis.of(tokens, [*log_probabilities, end], self.length_penalty)
             ranked = sorted([*self.hypotheses[sentence], hypothesis], key=lambda each: -each.score)
-            self.hypotheses[sentence] = ranked[: self.nbest]
+            self.hypotheses[sentence] = ranked[: self.beam]
             self.ended[sentence] += 1
             if self.ended[sentence] >= self.enough:
                 bars[sentence] = math.inf

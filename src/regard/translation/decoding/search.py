@@ -43,6 +43,7 @@ def translate_batch(
     generator: torch.Generator | None = None,
     engine: SearchEngine | None = None,
     tree: Tree | None = None,
+    ended: bool = False,
 ) -> list[list[Hypothesis]]:
     """Translate a batch the way `search` says.
 
@@ -52,6 +53,7 @@ def translate_batch(
         generator: for sampling, on the device of the source.
         engine: it runs the model; None for the model's own layers.
         tree: records the steps of a beam search, of one sentence; other searches leave it empty.
+        ended: return the others, too, that a beam search ended before it knew the best, at most `beam`.
 
     Returns:
         For each sentence its `nbest` hypotheses (fewer where the limits allow no more), best first.
@@ -77,7 +79,7 @@ def translate_batch(
         hypotheses = beam(engine, source, lengths, limits, whole_beam, tree)
     if search.coverage_penalty:
         hypotheses = rerank(model, source, lengths, hypotheses, search.coverage_penalty)
-    return [group[: search.nbest] for group in hypotheses]
+    return hypotheses if ended else [group[: search.nbest] for group in hypotheses]
 
 
 def bounds(model: TranslationModel, search: Search, lengths: Lengths) -> Int[Tensor, " batch"]:

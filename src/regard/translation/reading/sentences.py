@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import chain, repeat
 
 from regard.translation.doubts import Doubts, wordless
+from regard.translation.reading.features import features
 from regard.translation.reading.inventions import with_source_words
 from regard.translation.reading.placeholders import with_placeholders
 from regard.translation.reading.readings import Reading, SentenceTranslator, clearer
@@ -76,7 +77,9 @@ def translate(
     if copied:
         copies_of_numbers = translator.copy([sentences[row] for row in copied], search)
         for row, translation in zip(copied, copies_of_numbers, strict=True):
-            translations[row] = _as_copy(sentences[row], translation, search)
+            copy = _as_copy(sentences[row], translation, search)
+            certain = 1.0 if doubts is not None and doubts.quality is not None else None
+            translations[row] = replace(copy, quality=certain)
     return [translations[row] for row in range(len(sentences))]
 
 
@@ -86,7 +89,11 @@ def doubted(translation: Translation, doubts: Doubts | None, prefix: str = "") -
     if doubts is not None and translation.target_pieces:
         pieces = len(translation.target_pieces)
         confidence = 0.0 if prefix else translation.log_probability / pieces
-        statistical += doubts.reasons(translation.source, translation.text, confidence)
+        if doubts.quality is not None and not prefix:
+            translation = replace(translation, quality=doubts.quality.of(features(translation)))
+        statistical += doubts.reasons(
+            translation.source, translation.text, confidence, translation.quality
+        )
     signs = {
         "no words": wordless(translation.source),
         "cut": translation.cut,
