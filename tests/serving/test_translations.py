@@ -326,3 +326,41 @@ def test_metrics_of_several_processes_are_summed():
     assert 'regard_request_seconds_bucket{le="0.5"} 2' in page
     assert 'regard_request_seconds_bucket{le="+Inf"} 4' in page
     assert page.endswith("regard_processes 2\n")
+
+
+def test_terms_of_a_glossary_come_out_as_listed(client):
+    text = "El gato duerme. Uso Regard."
+    glossary = {"gato*": "feline", "Regard": "="}
+    answer = ask(client, q=[text, "Los gatos duermen."], glossary=glossary, confidence=True).json()
+    two_terms, several = answer["translatedText"]
+    assert "feline" in two_terms
+    assert "Regard" in two_terms
+    assert "feline" in several
+    assert answer["sentences"][0][0]["terms"] == {"gato": "feline"}
+    form = {**RIGHT, "glossary": "gato*\tfeline\n"}
+    assert "feline" in client.post("/translate", data=form).json()["translatedText"]
+    assert ask(client).json()["translatedText"] == CAT  # the next request has no terms
+
+
+def test_terms_come_out_in_files(client):
+    files = {"file": ("a.txt", b"El gato duerme.\n")}
+    data = {"source": "es", "target": "en", "glossary": "gato\tpanther"}
+    address = client.post("/translate_file", data=data, files=files).json()["translatedFileUrl"]
+    assert client.get(address.partition(HOST)[2]).text.endswith("panther sleeps.\n")
+
+
+@pytest.mark.parametrize(
+    ("glossary", "status", "reason"),
+    [
+        (3, 400, "glossary"),
+        ({"gato": 3}, 400, "gato"),
+        ({"gato": ""}, 422, "glossary:1: the target is empty"),
+        ("gato", 422, "glossary:1: 1 columns"),
+        ("gato\ta\ngato\tb", 422, "delete one of them"),
+        ({str(number): "a" for number in range(1001)}, 413, "1000 terms"),
+    ],
+)
+def test_bad_glossaries_are_refused(client, glossary, status, reason):
+    answer = ask(client, glossary=glossary)
+    assert answer.status_code == status
+    assert reason in answer.json()["error"]

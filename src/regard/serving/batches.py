@@ -12,6 +12,7 @@ from regard.serving.metrics import Metrics
 from regard.serving.pairs import Pair
 from regard.translation.engines import SearchEngine
 from regard.translation.results import Translation
+from regard.translation.text.glossary import Glossary
 from regard.translation.translator import Translator
 
 TOGETHER = 32  # sentences of a batch, and those of one request that wait at a time
@@ -26,6 +27,7 @@ class Wish(NamedTuple):
     nbest: int = 1
     alignments: bool = False
     looks: bool = False
+    glossary: Glossary | None = None
 
 
 @dataclass(eq=False)
@@ -159,7 +161,12 @@ class Batches:
         beam = max(translator.search.beam, wish.nbest)
         search = translator.search.changed(beam=beam, nbest=wish.nbest)
         return translator.translate(
-            texts, search=search, alignments=wish.alignments, looks=wish.looks, whole_lines=True
+            texts,
+            search=search,
+            alignments=wish.alignments,
+            looks=wish.looks,
+            whole_lines=True,
+            glossary=wish.glossary,
         )
 
     def _deliver(self, outcomes: Sequence[Translation | Exception]) -> None:

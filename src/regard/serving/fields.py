@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 from starlette.datastructures import QueryParams
 
 from regard.serving.errors import Refused
+from regard.translation.text.glossary import Glossary
 
 MOST_FIELDS = 20  # of a form
 DEEPEST = 32  # levels of nested lists and objects
@@ -119,6 +120,25 @@ def texts(fields: Mapping[str, Any], name: str, limit: int, longest: int) -> lis
     if not isinstance(value, list) or len(value) > limit:
         raise Refused(400, f"{name}: pass a list of at most {limit} strings")
     return [text({name: each}, name, longest) for each in value]
+
+
+def glossary(fields: Mapping[str, Any], name: str, limit: int, longest: int) -> Glossary | None:
+    """At most `limit` terms: an object with the target of each source, or lines with a tab between both.
+
+    Raises:
+        DataError: a term that cannot be used.
+    """
+    value = fields.get(name)
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        targets = {source: text(value, source, longest) for source in value}
+        terms = Glossary(targets, name)
+    else:
+        terms = Glossary.parsed(text(fields, name, longest), name)
+    if len(terms.terms) > limit:
+        raise Refused(413, f"{name}: pass at most {limit} terms")
+    return terms
 
 
 def integer(

@@ -32,11 +32,13 @@ from regard.serving.texts import PLAIN, Texts, details, of_file
 from regard.translation.formats import FORMATS
 from regard.translation.formats.document import library
 from regard.translation.results import Translation
+from regard.translation.text.glossary import Glossary
 
 BODY = 4 * 2**20  # bytes of the largest request
 ADDRESS = 24 * 1024  # bytes of the longest address: some clients send the text in it
 CHARACTERS = 100_000  # of the texts of a request; files are bounded by their bytes
 TEXTS = 1000  # of a request
+TERMS = 1000  # of the glossary of a request
 ALTERNATIVES = 20
 QUEUE = 100  # requests that are translated or wait at a time
 OTHERS = 32  # other requests at a time, so that a full queue does not hide that the server is well
@@ -134,15 +136,13 @@ class Translations:
             name: fields.switch(options, name) for name in ("alignments", "confidence", "attention")
         }
         alternatives = fields.integer(options, "alternatives", 0, ALTERNATIVES, 0)
+        glossary = await asyncio.to_thread(_glossary, options)
         pair, guess = self._pair(options, texts)
-        wish = Wish(pair, 1 + alternatives, choices["alignments"], choices["attention"])
+        wish = Wish(pair, 1 + alternatives, choices["alignments"], choices["attention"], glossary)
         language = self._language(pair)
         documents = await asyncio.to_thread(_documents, texts, kind, language)
         translated = await self._admit(request, self._translated(documents, wish))
-        candidates = [
-            document.candidates(translations, 1 + alternatives)
-            for document, translations in zip(documents, translated, strict=True)
-        ]
+        candidates = await asyncio.to_thread(_candidates, documents, translated, 1 + alternatives)
 
         def shape(values: list[Any]) -> Any:
             return values[0] if single else values
@@ -169,8 +169,9 @@ class Translations:
         content = await file.read()
         pair, _ = self._pair(options, [content[:10_000].decode(errors="ignore")])
         document = await asyncio.to_thread(of_file, content, ending, name, self._language(pair))
-        (translations,) = await self._admit(request, self._translated([document], Wish(pair)))
-        text = document.candidates(translations, 1)[0]
+        wish = Wish(pair, glossary=await asyncio.to_thread(_glossary, options))
+        translated = await self._admit(request, self._translated([document], wish))
+        ((text,),) = await asyncio.to_thread(_candidates, [document], translated, 1)
         path = self._downloads.add(text.encode(), ending)
         address = request.url_for("download_file", name=path)
         return JSONResponse({"translatedFileUrl": str(address)})
@@ -300,6 +301,18 @@ def _documents(texts: Sequence[str], kind: str, language: str | None) -> list[Te
     return [
         Texts(FORMATS[kind](text, "q") if kind in FORMATS else text, language) for text in texts
     ]
+
+
+def _glossary(options: Mapping[str, Any]) -> Glossary | None:
+    return fields.glossary(options, "glossary", TERMS, CHARACTERS)
+
+
+def _candidates(
+    documents: Sequence[Texts], translated: Sequence[Sequence[Translation]], count: int
+) -> list[list[str]]:
+    """At most `count` translations of each document, best first."""
+    pairs = zip(documents, translated, strict=True)
+    return [document.candidates(translations, count) for document, translations in pairs]
 
 
 class Measured:

@@ -121,6 +121,17 @@ class Glossary:
             raise DataError(f"{path}: no terms: write a source, a tab and a target on a line")
         return glossary
 
+    @classmethod
+    def parsed(cls, text: str, name: str) -> Glossary:
+        """The terms of a text, as of a file. Raises `DataError`."""
+        return cls(_terms(text.splitlines(), name), name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Glossary) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.terms))
+
     def _add(self, term: Term, name: str) -> None:
         line = f"{name}:{term.place}"
         for side, text in (("source", term.source), ("target", term.target)):
