@@ -83,6 +83,8 @@ def build(folder: Path, configuration: str) -> None:
         _write(folder / name, ["El gato negro duerme.", "Hace frío."])
     for name in ("text.en", "en.txt"):
         _write(folder / name, ["The black cat sleeps.", "It is cold."])
+    for name in ("old.tsv", "glossary.tsv"):
+        _write(folder / name, ["The cat sleeps.\tEl gato duerme.", "It is cold.\tHace frío."])
     _write(folder / "film.es.srt", ["1", "00:00:01,000 --> 00:00:02,000", "Hace frío."])
     _write(folder / "messages.po", ['msgid "Hace frío."', 'msgstr ""'])
     shutil.copy(folder / "test.en", folder / "translations.txt")

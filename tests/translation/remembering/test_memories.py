@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from tests.journeys.commands import run
 
 from regard.errors import ConfigurationError, CorruptedError, ModelError
+from regard.explorer.server.models import Models
+from regard.serving.pairs import Pairs
 from regard.translation.datastore import Datastore, Mixing
 from regard.translation.datastore.table import Table
 from regard.translation.engines.remembering import Recall
@@ -250,6 +254,39 @@ def test_a_tuning_is_kept(tiny, copied):
     tiny.read_memory(copied)
     assert tiny.recall.mixing == mixing
     assert mixing.similar == 2
+
+
+def test_servers_give_a_memory_to_its_model(copied):
+    pairs = Pairs(["en-es", "es-en-tiny"], memories=[copied])
+    recalls = {pair.source: each.recall for pair, each in pairs.translators.items()}
+    assert recalls["en"] is None
+    assert recalls["es"].datastore.folder == copied
+    with pytest.raises(ModelError, match="another model"):
+        Pairs(["en-es"], memories=[copied])
+    assert Models({"tiny": "es-en-tiny"}, memory=copied).open("tiny").recall is not None
+
+
+def test_the_commands(tiny, tmp_path):
+    table, memory = tmp_path / "old.tsv", tmp_path / "memory"
+    table.write_text("".join(f"{pair.source}\t{pair.target}\n" for pair in PAIRS))
+    columns = ("--source-column", "0", "--target-column", "1")
+    done = run("remember", "es-en-tiny", str(table), "--to", str(memory), *columns)
+    assert (done.code, done.out.split(":")[1].split(",")[0]) == (0, " 3 new sentence pairs")
+    again = run("remember", "es-en-tiny", str(table), "--to", str(memory), *columns)
+    assert " 0 new sentence pairs, 3 in all" in again.out
+    with tiny.datastore(memory, write=True) as datastore:
+        datastore.set_mixing(Mixing(**SURE))
+    options = ("--model", "es-en-tiny", "--memory", str(memory))
+    text = run("translate", *options, "--why", SOURCES[0]).lines
+    assert text[0] == PAIRS[0].target
+    assert text[1].split("\t")[3:] == list(PAIRS[0][:2])
+    answer = json.loads(run("translate", *options, "--why", "--format", "json", SOURCES[0]).out)
+    assert answer["words"][0]["origins"][0]["target"] == PAIRS[0].target
+    scores = run("evaluate", *options, "--tsv", str(table), *columns, "--format", "json").out
+    assert json.loads(scores)["exact"] == 100
+    assert run("look", *options, SOURCES[0]).lines[0] == PAIRS[0].target
+    refused = run("translate", "--model", "es-en", "--memory", str(memory), SOURCES[0])
+    assert (refused.code, refused.last_line.count("another model or tokenizer")) == (1, 1)
 
 
 def _rows(translator: Translator, folder: Path) -> list[tuple[int, ...]]:
