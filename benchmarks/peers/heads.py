@@ -25,7 +25,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from copy import deepcopy
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,12 +38,8 @@ RESULTS = Path(__file__).parents[1] / "results" / "heads.json"
 TOOLS = ("regard", "transformer_lens", "nnsight")
 TASKS = ("patterns", "off", "patched", "logits")
 SCANS = ("off", "patched")  # one pass for each head, or for several
-LAYERS = {64: 30, 512: 3, 2048: 1}  # how many layers (b) and (c) take at a length; others take all
-PEER_HEADS = {
-    64: 30,
-    512: 9,
-    2048: 3,
-}  # how many of their heads the peers run, whose passes take the same time
+LAYERS = {64: 6, 512: 3, 2048: 1}  # how many layers (b) and (c) take at a length; others take all
+PEER_HEADS = {64: 9, 512: 9, 2048: 3}  # how many of their heads the peers run, a pass each
 TOKEN, OTHER = 17, 42
 LAST = {"logits_to_keep": 1}  # patterns need no logits
 
@@ -134,14 +129,12 @@ class TransformerLens:
 
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
 
-        def bridge(model: Any) -> Any:
-            return TransformerBridge.boot_transformers(
-                folder, hf_model=model, tokenizer=tokenizer, device="cpu"
-            )
-
-        self.bridge, self.folded = bridge(model), bridge(deepcopy(model))
-        # `logit_attrs` leaves out the weights of the last norm, unless they are folded into the unembedding.
-        self.folded.enable_compatibility_mode()
+        norm, unembedding = model.model.norm.weight, model.lm_head.weight
+        # Its `logit_attrs` leaves out the weights of the last norm.
+        self.direction = (unembedding[TOKEN] - unembedding[OTHER]) * norm
+        self.bridge = TransformerBridge.boot_transformers(
+            folder, hf_model=model, tokenizer=tokenizer, device="cpu"
+        )
 
     def patterns(self, text: torch.Tensor) -> torch.Tensor:
         _, cache = self.bridge.run_with_cache(
@@ -185,11 +178,11 @@ class TransformerLens:
         return torch.stack(effects)
 
     def logits(self, text: torch.Tensor) -> torch.Tensor:
-        _, cache = self.folded.run_with_cache(
+        _, cache = self.bridge.run_with_cache(
             text, names_filter=lambda name: name.endswith(("hook_z", "hook_scale"))
         )
         results = cache.stack_head_results(pos_slice=-1)
-        return cache.logit_attrs(results, tokens=TOKEN, incorrect_tokens=OTHER, pos_slice=-1)
+        return results @ self.direction / cache["ln_final.hook_scale"][:, -1]
 
 
 class NNsight:
@@ -453,6 +446,18 @@ def main() -> None:
         for tables in compared(folder, options.lengths, cells):
             results["lengths"] = tables
             options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        print(*markdown(results["lengths"]), sep="\n")
+
+
+def markdown(tables: dict[int, dict[str, Any]]) -> Iterator[str]:
+    """The lines of a table: seconds, those of all heads for (b) and (c), memory, and the largest difference."""
+    yield f"| tokens | task | {' | '.join(TOOLS)} | largest difference |"
+    yield "|---|---|---|---|---|---|"
+    for length, tasks in tables.items():
+        for task, rows in tasks.items():
+            cells = [f"{x.get('all heads', x['seconds'])} s, {x['MB']} MB" for x in rows.values()]
+            apart = max(x["largest difference"] for x in rows.values())
+            yield f"| {length} | {task} | {' | '.join(cells)} | {apart:.0e} |"
 
 
 def version(name: str) -> str | None:
