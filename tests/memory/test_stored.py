@@ -346,3 +346,53 @@ def test_the_database_of_another_program_is_refused(tmp_path):
     database.close()
     with pytest.raises((MemoryFileError, OSError), match=r"memory\.sqlite"):
         Memory.open(folder)
+
+
+@pytest.mark.parametrize("normaliser", ["softmax", "hard"])
+@pytest.mark.parametrize("score", [None, Cosine(5.0)], ids=["dot", "cosine"])
+def test_keys_of_8_bits_are_read_as_what_they_stand_for(tmp_path, score, normaliser):
+    memory = in_ram(score=score, normaliser=normaliser)
+    queries = torch.randn(4, WIDTH)
+    options = {"score": score, "normaliser": normaliser}
+    with Memory.open(tmp_path / "m", write=True, key_precision="int8", **options) as folder:
+        folder.update(memory)
+        keys = folder.keys
+        error = (keys - memory.keys).abs().amax(-1)
+        assert (error <= memory.keys.abs().amax(-1) / 254 * (1 + 1e-5)).all()
+        assert folder.get(memory.keys[7]) == {"line": 7}
+        size = (tmp_path / "m" / "1" / "keys").stat().st_size
+        assert size == ROWS * (WIDTH + 4)
+        coarse = Memory(**options)
+        coarse.write(keys, memory.values, memory.payloads)
+        torch.testing.assert_close(folder.read(queries), coarse.read(queries))
+        assert folder.find(queries, 3).payloads == coarse.find(queries, 3).payloads
+        torch.testing.assert_close(folder.look(queries).top(3), coarse.look(queries).top(3))
+        answer = folder.read(queries, tolerance=0.1)
+        assert ((answer.reading - folder.read(queries)).norm(dim=-1) <= answer.error + 1e-6).all()
+        folder[memory.keys[5]] = memory.values[6]
+        folder.delete(0)
+        folder.compact()
+        folder.verify()
+    with Memory.open(tmp_path / "m") as folder:
+        torch.testing.assert_close(folder.keys[:4], keys[1:5])
+
+
+def test_keys_and_values_of_8_bits(tmp_path):
+    keys = in_ram().keys
+    with Memory.open(tmp_path / "m", write=True, key_precision="int8") as folder:
+        folder.write(keys[:200])
+        folder.write(keys[200:], -keys[200:])
+        torch.testing.assert_close(folder.values[200:], -folder.keys[200:])
+        torch.testing.assert_close(folder.values[:200], folder.keys[:200])
+        with pytest.raises(ValueError, match="a key holds infinities or NaN in int8"):
+            folder.write(torch.full((1, WIDTH), torch.inf))
+
+
+def test_precisions_that_do_not_fit(tmp_path):
+    with pytest.raises(ValueError, match="key_precision is 'int4': pass one of float32, float16"):
+        Memory.open(tmp_path / "m", write=True, key_precision="int4")
+    with Memory.open(tmp_path / "m", write=True, key_precision="float16") as folder:
+        folder.write(torch.ones(1, 4))
+        assert folder.keys.dtype == torch.float16
+    with pytest.raises(ValueError, match="this memory has keys in float16: leave it out"):
+        Memory.open(tmp_path / "m", write=True, key_precision="int8")

@@ -517,6 +517,7 @@ class Memory(nn.Module):
         encoder: Encoder | None = None,
         trainable: Trainable = False,
         write: bool = False,
+        key_precision: str | None = None,
     ) -> Memory:
         """A memory that was saved. The file is data only: nothing in it is ever run.
 
@@ -530,6 +531,10 @@ class Memory(nn.Module):
             encoder: Likewise, once there are strings to encode.
             trainable: As in the constructor; vectors on the disk are not.
             write: Opens a folder for writing; one that is not there is made.
+            key_precision: Of the keys that a new folder will hold, in place of that of the first write:
+                ``"float32"``, ``"float16"``, ``"bfloat16"`` or ``"int8"``, which takes a byte for each
+                number and four for the scale of a key. A number is then off by at most 1/254 of
+                the largest of its key. Values that are the keys have their precision.
 
         Raises:
             MemoryFileError: If the file is damaged, hostile or of another kind.
@@ -538,7 +543,11 @@ class Memory(nn.Module):
         if write or os.path.isdir(path):
             if trainable:
                 raise ValueError("trainable is set: the vectors of a folder are not trained")
-            return cls._folders(path, score, normaliser, encoder, write=write)
+            return cls._folders(
+                path, score, normaliser, encoder, write=write, key_precision=key_precision
+            )
+        if key_precision is not None:
+            raise ValueError("key_precision is set: it is for a memory in a folder")
         contents = read_memory(path, score=score, normaliser=normaliser, encoder=encoder)
         memory = cls(
             score=ScaledDot() if contents.score is None else contents.score,

@@ -35,7 +35,8 @@ class StoredMemory(Memory):
     when they return: a kill or a power cut loses nothing of them. One process writes at a time; readers see
     the commit at which they opened the folder, until they call `refresh`.
 
-    Precision and widths are those of the first write: float32, float16 or bfloat16. Payloads are what
+    Precision and widths are those of the first write: float32, float16 or bfloat16; or keys have that of
+    ``key_precision``, also ``"int8"``: whole numbers with a scale for each key. Payloads are what
     JSON can hold, or bytes. Positions are those of the writing; `delete` leaves them, `compact` counts anew.
 
     ``keys``, ``values`` and `look` take all vectors into RAM; `read`, `find` and lookups do not.
@@ -61,11 +62,12 @@ class StoredMemory(Memory):
         encoder: Encoder | None = None,
         *,
         write: bool = False,
+        key_precision: str | None = None,
     ) -> None:
         nn.Module.__init__(self)
         store = Store(Path(folder), write=write)
         try:
-            self.entries = StoredEntries(store)
+            self.entries = StoredEntries(store, key_precision)
             stored = store.state.components
             if stored is None and score is None and encoder is not None:
                 score = Cosine(SHARPNESS)

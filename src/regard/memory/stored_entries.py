@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.attention.shapes import ShapeError
 from regard.memory.bounded import Block, spread
-from regard.memory.codes import coded
+from regard.memory.codes import coded, encode
 from regard.memory.store import CODES, Kind, Store
 from regard.memory.vectors import CODED, DTYPES, FLOATS, objection
 
@@ -20,8 +20,11 @@ DTYPE_NAMES = {DTYPES[name]: name for name in FLOATS}
 class StoredEntries:
     """Entries in a folder, under the names that `Entries` has for those in RAM."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, key_precision: str | None = None) -> None:
         self.store = store
+        if key_precision is not None:
+            self._check_precision(key_precision)
+        self._key_precision = key_precision
         self.names = _Lists(store, 0)
 
     def __len__(self) -> int:
@@ -45,7 +48,9 @@ class StoredEntries:
     @property
     def like(self) -> Tensor | None:
         kind = self.store.state.keys
-        return None if kind is None else torch.empty(0, dtype=DTYPES[kind[0]])
+        if kind is None:
+            return None
+        return torch.empty(0, dtype=torch.float32 if kind[0] == CODED else DTYPES[kind[0]])
 
     @property
     def key(self) -> Tensor | None:
@@ -61,9 +66,24 @@ class StoredEntries:
 
     def _tensor(self, name: str) -> Tensor | None:
         spans = self.store.spans()
-        return (
-            torch.cat([self.store.vectors(name).read(*span) for span in spans]) if spans else None
-        )
+        return torch.cat([self._rows(name, *span) for span in spans]) if spans else None
+
+    def _rows(self, name: str, start: int, stop: int) -> Tensor:
+        """Vectors of a block."""
+        file = self.store.vectors(name)
+        return file.widened(file.read(start, stop))
+
+    def _check_precision(self, precision: str) -> None:
+        keys = self.store.state.keys
+        if precision not in (*FLOATS, CODED):
+            raise ValueError(
+                f"key_precision is {precision!r}: pass one of {', '.join((*FLOATS, CODED))}"
+            )
+        if keys is not None and keys[0] != precision:
+            raise ValueError(
+                f"key_precision is {precision!r}, and this memory has keys in {keys[0]}:"
+                " leave it out, or write into a new folder"
+            )
 
     def columns(self) -> tuple[Any, ...]:
         """Keys, values, payloads and names of the entries that are not deleted, as `append` takes them."""
@@ -87,15 +107,17 @@ class StoredEntries:
         return self._row("values", place)
 
     def _row(self, name: str, place: int) -> Tensor:
-        return self.store.vectors(name).read(place, place + 1)[0]
+        return self._rows(name, place, place + 1)[0]
 
     def equal(self, vector: Tensor) -> list[int]:
         if self.d_key is None or vector.shape != (self.d_key,):
             return []
         deleted, places = set(self.store.deleted), []
+        kind, file = self.store.state.keys, self.store.vectors("keys")
+        row = _narrowed("key", vector.unsqueeze(0), kind) if file.is_coded else vector
         for start, stop in self.store.spans():
-            keys = self.store.vectors("keys").read(start, stop)
-            same = (keys == vector.to(keys)).all(-1).nonzero().flatten() + start
+            keys = file.read(start, stop)
+            same = (keys == row.to(keys)).all(-1).nonzero().flatten() + start
             places += [place for place in same.tolist() if place not in deleted]
         return places
 
@@ -135,6 +157,8 @@ class StoredEntries:
         if not len(key):
             return
         kinds = {"keys": _kind(key), "values": None if value is None else _kind(value)}
+        if self._key_precision is not None:
+            kinds["keys"] = self._key_precision, key.shape[-1]
         if state.rows:
             kinds = {"keys": state.keys, "values": state.values or state.keys}
         key = _narrowed("key", key, kinds["keys"])
@@ -144,21 +168,27 @@ class StoredEntries:
             self.store.add_columns(
                 {"values": state.keys}, lambda *span: {"values": keys.read(*span)}
             )
-        codes = None if state.codes is None else dict(zip(CODES, coded(key, value), strict=True))
+        codes = None
+        if state.codes is not None:
+            wide_key, wide_value = (
+                None if rows is None else self.store.vectors(name).widened(rows)
+                for name, rows in (("keys", key), ("values", value))
+            )
+            assert wide_key is not None
+            codes = dict(zip(CODES, coded(wide_key, wide_value), strict=True))
         self.store.append(key, value, payloads, names, kinds, replaced, codes)
 
     def coded(self) -> CodedStore | None:
         """The entries with their codes, which a writer adds where there are none; None for a reader then."""
         state = self.store.state
         if state.codes is None and self.store.write:
-            keys, values = self.store.vectors("keys"), self.store.vectors("values")
 
-            def rows(start: int, stop: int) -> dict[str, Tensor]:
-                key = keys.read(start, stop)
-                value = None if state.values is None else values.read(start, stop)
+            def rows(*span: int) -> dict[str, Tensor]:
+                key = self._rows("keys", *span)
+                value = None if state.values is None else self._rows("values", *span)
                 return dict(zip(CODES, coded(key, value), strict=True))
 
-            kinds = {"codes": (CODED, keys.width), "lengths": ("float32", 3)}
+            kinds = {"codes": (CODED, self.d_key), "lengths": ("float32", 3)}
             self.store.add_columns(kinds, rows)
         return None if self.store.state.codes is None else CodedStore(self.store)
 
@@ -189,7 +219,9 @@ class _Lists(Sequence[Any]):
 def _narrowed(name: str, vectors: Tensor, kind: Kind | None) -> Tensor:
     """Vectors in the precision of the file."""
     assert kind is not None
-    narrow = vectors.detach().to("cpu", DTYPES[kind[0]])
+    if kind[0] == CODED and torch.isfinite(vectors).all():
+        return encode(vectors).rows
+    narrow = vectors.detach().to("cpu", torch.float32 if kind[0] == CODED else DTYPES[kind[0]])
     if not torch.isfinite(narrow).all():
         raise ValueError(
             f"a {name} holds infinities or NaN in {kind[0]}: a memory of them cannot be saved"
@@ -224,5 +256,7 @@ class CodedStore:
 
     def at(self, places: Tensor) -> tuple[Tensor, Tensor]:
         """The keys and the values at these places."""
-        key = self._key.pick(places)
-        return key, key if self._value is self._key else self._value.pick(places)
+        key = self._key.widened(self._key.pick(places))
+        if self._value is self._key:
+            return key, key
+        return key, self._value.widened(self._value.pick(places))
