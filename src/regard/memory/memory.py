@@ -23,6 +23,7 @@ from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser,
 from regard.attention.products import widen
 from regard.attention.ranking import top
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike, build
+from regard.attention.scores.prepare import is_pairwise
 from regard.attention.shapes import ShapeError
 from regard.attention.torch_names import answers
 from regard.memory.bounded import BoundedReading, Source, read_bounded
@@ -40,6 +41,7 @@ from regard.memory.objects import (
     short,
     strings,
 )
+from regard.memory.searching import FEWEST, block_rows, search
 
 Strings = str | Sequence[str]
 EMPTY = "the memory is empty: write entries before looking one up"
@@ -465,11 +467,30 @@ class Memory(nn.Module):
 
     def _searched_at_once(self) -> int:
         """The entries whose scores a search holds together."""
-        return len(self)
+        return FEWEST if self._in_blocks() else len(self)
+
+    def _in_blocks(self) -> bool:
+        """Whether a search can go block by block: the scores of a block are the same without the others."""
+        normaliser, keys = as_normaliser(self.normaliser or "softmax"), self.keys
+        return (
+            keys is not None
+            and keys.dim() == 2
+            and type(normaliser) is Softmax
+            and normaliser.temperature == 1
+            and is_pairwise(self.score or ScaledDot())
+        )
 
     def _search(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The largest weights of each query, and where they stand."""
         keys, options = self._prepared()
+        height = block_rows(prod(queries.shape[:-1]))
+        if height < len(self) and self._in_blocks():
+            score, wide = options["score"], widen(queries)
+            blocks = (
+                (place * height, rows, widen(score(wide, widen(rows))))
+                for place, rows in enumerate(keys.split(height))
+            )
+            return search(queries, blocks, k)
         scores = widen(options["score"](widen(queries), widen(keys)))
         return self._best(level_best(scores, queries, keys), k)
 

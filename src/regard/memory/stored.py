@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from regard.attention.looks import Look
 from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser
 from regard.attention.parts import Part
-from regard.attention.ranking import top
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike
 from regard.attention.shapes import Frame, ShapeError
 from regard.memory.file import CLASSES, MemoryFileError, check_width, component, describe
 from regard.memory.found import EmptyMemoryError
 from regard.memory.memory import EMPTY, SHARPNESS, Encoder, Memory
 from regard.memory.ngrams import CharacterNgrams
+from regard.memory.searching import search
 from regard.memory.store import Store
 from regard.memory.stored_entries import StoredEntries
 
@@ -218,28 +218,10 @@ class StoredMemory(Memory):
         if type(normaliser) is not Softmax:
             scores = torch.cat([block for _, _, block in self._scores(queries, None)], -1)
             return self._best(scores, min(k, len(self)), self._readable(queries, None))
-        best, positions, total = None, None, None
-        for (start, stop), _, scores in self._scores(queries, None):
-            share = Part.of(scores, scores.new_zeros(stop - start, 0))
-            total = share if total is None else total + share
-            if (
-                best is not None
-                and best.shape[-1] == k
-                and bool((share.maximum <= best[..., -1]).all())
-            ):
-                continue  # of equal scores the first count
-            highest, places = top(scores, k)
-            places = places + start
-            if best is not None and positions is not None:
-                highest, picks = top(torch.cat([best, highest], -1), k)
-                places = torch.cat([positions, places], -1).gather(-1, picks)
-            best, positions = highest, places
-        assert best is not None
-        assert positions is not None
-        assert total is not None
+        blocks = ((start, key, scores) for (start, _), key, scores in self._scores(queries, None))
+        weights, positions = search(queries.float(), blocks, k)
         count = min(k, len(self))
-        weights = torch.exp(best.double() - total.log_normaliser().unsqueeze(-1))
-        return weights[..., :count].to(best), positions[..., :count]
+        return weights[..., :count], positions[..., :count]
 
     def _readable(self, query: Tensor, mask: Tensor | None) -> Tensor | None:
         """Which entries may be read: those of the mask that are not deleted."""

@@ -49,19 +49,25 @@ def level_best(
         near = open_ >= best - spare
         if near.count_nonzero() <= best.numel():  # each best one is near to itself alone
             return scores
-        columns = torch.arange(scores.shape[-1], device=scores.device)
-        near &= (columns < at) & (open_ > -torch.inf)
+        places = near.nonzero()
+        index = places.unbind(-1)
+        rows = index[:-1]
+        counts = (index[-1] < at.squeeze(-1)[rows]) & (open_[index] > -torch.inf)
         if bias is not None:
             bias = bias.expand(open_.shape)
-            near &= bias == bias.gather(-1, at)
-        places = near.nonzero()
+            counts &= bias[index] == bias.gather(-1, at).squeeze(-1)[rows]
+        places = places[counts]
         equal = [
             (keys[(*entries, column)] == winner[(*entries, row)]).all(-1)
             for *entries, row, column in (
                 some.unbind(-1) for some in places.split(max(1, ROOM // max(1, key.shape[-1])))
             )
         ]
-        near[places.unbind(-1)] = torch.cat(equal) if equal else False
+        places = places[torch.cat(equal)]
+        if not len(places):
+            return scores
+        near = torch.zeros_like(near)
+        near[places.unbind(-1)] = True
     # The number of the best one with the gradient of its own.
     return torch.where(near, best.detach() + (scores - scores.detach()), scores)
 
