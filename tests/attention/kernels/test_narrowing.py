@@ -51,7 +51,11 @@ def test_the_reading_is_that_under_the_mask(kernel: str, name: str) -> None:
 def test_the_mask_is_gone_and_the_keys_that_nobody_reads_too(name: str) -> None:
     mask, queries, keys = CUTTING[name]
     query, key, value = draw(queries)
-    request, start = narrowed(ask(query, key, value, mask=mask), value)
+    whole = ask(query, key, value, mask=mask)
+    assert whole.layout is not None
+    narrow = narrowed(whole, value, whole.layout)
+    assert narrow is not None
+    request, start = narrow
     assert request.mask is None
     assert (request.keys, request.key.shape[-2], start.shape[-2]) == (keys, keys, keys)
 
@@ -74,7 +78,8 @@ def test_the_mask_is_gone_and_the_keys_that_nobody_reads_too(name: str) -> None:
 def test_other_requests_stay_as_they_are(options: dict[str, Any]) -> None:
     query, key, value = draw(4)
     request = ask(query, key, value, **options)
-    assert narrowed(request, value) == (request, value)
+    assert request.layout is not None
+    assert narrowed(request, value, request.layout) is None
 
 
 def test_entries_that_the_mask_alone_has_are_read() -> None:

@@ -4,25 +4,21 @@ import torch
 from torch import Tensor
 
 from regard.attention.kernels.request import Request
+from regard.attention.masks.layout import Layout
 from regard.attention.normalisers import is_plain
 from regard.attention.scores.prepare import is_pairwise
 from regard.attention.shapes import Frame
 
 
-def narrowed(request: Request, value: Tensor) -> tuple[Request, Tensor]:
-    """The request over the keys that are read, where all queries read the same run of them; else as it is."""
-    layout = request.layout
-    if layout is None or (columns := layout.common_keys) is None:
-        return request, value
-    if request.has_bias or not (request.is_plain or _is_local(request)):
-        return request, value
+def narrowed(request: Request, value: Tensor, layout: Layout) -> tuple[Request, Tensor] | None:
+    """The request over the keys that are read, where all queries read the same run of them; else None."""
+    columns = layout.common_keys
+    if columns is None or request.has_bias or not (request.is_plain or _is_local(request)):
+        return None
     if torch.is_grad_enabled() and (
         request.query.requires_grad or request.key.requires_grad or value.requires_grad
     ):
-        return (
-            request,
-            value,
-        )  # without a mask, NaN in one query would reach the gradients of all keys
+        return None  # without a mask, NaN in one query would reach the gradients of all keys
     key, keys = request.key, len(columns)
     if keys != request.keys:
         key, value = (side.narrow(-2, columns.start, keys) for side in (key, value))

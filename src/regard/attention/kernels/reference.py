@@ -26,16 +26,17 @@ def scores_of(
     request: Request, rows: Tensor | None = None
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """The scores with their bias of all queries, or of those at these rows; which may be read; the bias."""
-    query, bias = widen(request.query), request.bias_of(rows)
+    query, key = widen(request.query), widen(request.key)
     if rows is not None:
         query = query.index_select(-2, rows)
-    scores = widen(request.score(query, widen(request.key)))
-    lengths = query.shape[-2], request.keys
+    scores = widen(request.score(query, key))
+    lengths = query.shape[-2], request.frame.keys
     if scores.shape[-2:] != lengths:
         raise ShapeError(
             f"the score gave shape {list(scores.shape)}: it must give"
             f" [..., {lengths[0]}, {lengths[1]}], for as many queries as it is passed"
         )
+    bias = request.bias_of(rows)
     if bias is not None:
         scores = scores + fitted(bias, scores.dtype).to(scores.dtype)
     return scores, request.readable(rows, bias=bias), bias

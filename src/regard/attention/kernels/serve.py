@@ -13,10 +13,11 @@ ROOM = 1 << 22  # booleans held at a time
 
 def serve(request: Request, value: Tensor) -> Tensor:
     """The reading. Keys and values that a query may not read have no effect, even if they are NaN."""
-    if request.mask is not None:
-        request, value = narrowed(request, value)
+    is_masked, layout = request.is_masked, request.layout
+    if layout is not None and (shorter := narrowed(request, value, layout)) is not None:
+        request, value = shorter
+        is_masked = False
     kernel = choose(request, value)
-    is_masked = request.is_masked
     reading = kernel.attend(request, value)
     if not is_masked or request.is_traced or not value.is_cpu:
         return reading
