@@ -18,11 +18,11 @@ from regard.translation.linking.priors import Learned, Priors
 from regard.translation.linking.similarity import similarities
 
 # The forms of the words, and how many of their first letters they keep.
-FORMS = {"whole": None, "five": 5, "four": 4, "three": 3}
+FORMS = {"whole": None, "six": 6, "five": 5, "four": 4, "three": 3}
 # A pair of sentences with more cells, of some 2,000 words each, is no pair of sentences.
 MOST_CELLS = 2**22
 # Words are linked whose mean probability is at least this.
-THRESHOLD = 0.45
+THRESHOLD = 0.44
 Progress = Callable[[int], None]
 WordPairs = Sequence[tuple[Sequence[str], Sequence[str]]]
 
