@@ -27,7 +27,7 @@ from regard.translation.text.corpora import Tsv
 CORPORA = {
     "Tatoeba English-Spanish": ("tatoeba-spa-eng/train.tsv", 3000),
     "Tatoeba English-French": ("tatoeba-fra-eng/train.tsv", 1000),
-    "Python's documentation, English-Spanish": ("python-docs-es/valid.tsv", 1500),
+    "Python's documentation, English-Spanish": ("python-docs-es/valid.tsv", 500),
 }
 
 
@@ -64,8 +64,8 @@ def main() -> None:
     for name, (file, count) in CORPORA.items():
         results[name] = measured(Path(os.environ["REGARD_DATA"]) / file, count)
         print(name, results[name], flush=True)
-    if options.out:
-        write(options.out, {"table": results})
+        if options.out:
+            write(options.out, {"table": results})
 
 
 if __name__ == "__main__":

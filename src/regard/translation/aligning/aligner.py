@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.errors import ConfigurationError
 from regard.translation.aligning.choice import Choice, of_run
+from regard.translation.aligning.projection import project
 from regard.translation.aligning.word_attention import (
     WordAttention,
     WordPair,
@@ -49,6 +50,29 @@ class Aligned:
     links: set[Link]
     weights: Float[Tensor, "target source"]
     unread: int = 0
+
+    def project(self, start: int, stop: int) -> range:
+        """Where a name or a term, the source words from `start` to before `stop`, is in the translation.
+
+        The stretch of target words with most links to these words and fewest to others; it is empty where none is
+        linked. See Yarowsky et al. 2001 (aclanthology.org/H01-1035).
+
+        Raises:
+            ConfigurationError: the sentence has no such words.
+
+        >>> links = {(0, 0), (1, 2), (2, 1)}
+        >>> pair = Aligned("la casa verde".split(), "the green house".split(), links, torch.zeros(3, 3))
+        >>> [pair.target[place] for place in pair.project(1, 3)]
+        ['green', 'house']
+        """
+        if not 0 <= start < stop <= len(self.source):
+            raise ConfigurationError(
+                f"words {start} to {stop}: expected a start below the stop, within the {len(self.source)} source words"
+            )
+        sources: dict[int, list[int]] = {}
+        for source, target in self.links:
+            sources.setdefault(target, []).append(source)
+        return project(range(start, stop), sources, range(len(self.target))).places
 
 
 @dataclass(frozen=True)

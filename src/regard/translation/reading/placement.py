@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from regard.translation.aligning.projection import project
 from regard.translation.evaluation.alignment import WordLinks
 from regard.translation.text.replacements import Replacement, word_spans
 from regard.translation.text.stand_ins import STAND_IN, TAKEN_OUT, opens_term, role_of
@@ -22,8 +23,6 @@ _RUN = re.compile(rf"\s*{TAKEN_OUT}(?:\s*{TAKEN_OUT})*\s*")
 _CLOSING = frozenset(".,;:!?)]}»…")
 # Characters beside a stand-in that are looked at.
 _CONTEXT = 40
-# What a word without links costs in a stretch; words linked to others cost 1.
-_UNLINKED = 0.1
 
 
 def without(sentence: str) -> list[Replacement]:
@@ -192,23 +191,16 @@ class _Placement:
         return min(max(offset, self.target.cores[low][0]), self.target.cores[high - 1][1])
 
     def _stretch(
-        self, source_words: Sequence[int], low: int, high: int, claimed: set[int]
+        self, source_words: range, low: int, high: int, claimed: set[int]
     ) -> tuple[int, int]:
         """The stretch of target words, among those from `low` to `high`, with most links to some source words."""
-        words = set(source_words)
-        best, best_stretch = 0.0, (low, low)
         edges = [low, *sorted(word for word in claimed if low <= word < high), high]
-        for low_edge, high_edge in pairwise(edges):
-            begin, total = low_edge + (low_edge in claimed), 0.0
-            for word in range(begin, high_edge):
-                linked = self.to_sources[word]
-                inside = len(linked & words)
-                total += (2 * inside - len(linked)) / len(linked) if linked else -_UNLINKED
-                if total > best + 1e-9:
-                    best, best_stretch = total, (begin, word + 1)
-                if total <= 0:
-                    begin, total = word + 1, 0.0
-        return best_stretch
+        projections = [
+            project(source_words, self.to_sources, range(begin + (begin in claimed), end))
+            for begin, end in pairwise(edges)
+        ]
+        places = max(projections, key=lambda projection: round(projection.gain, 9)).places
+        return places.start, places.stop
 
     def _single(self, place: int) -> int:
         """Where a stand-in belongs by the words beside it."""
