@@ -27,7 +27,6 @@ from regard.translation.text.corpora import Tsv
 CORPORA = {
     "Tatoeba English-Spanish": ("tatoeba-spa-eng/train.tsv", 3000),
     "Tatoeba English-French": ("tatoeba-fra-eng/train.tsv", 1000),
-    "Python's documentation, English-Spanish": ("python-docs-es/valid.tsv", 500),
 }
 
 
