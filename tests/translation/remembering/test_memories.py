@@ -101,7 +101,8 @@ def test_a_score_is_that_of_the_search(tiny, copied):
     assert tiny.look(SOURCES[0]).text == translations[0].text
 
 
-def test_the_mixture_is_the_equation():
+@pytest.mark.parametrize("compiled", [True, False])
+def test_the_mixture_is_the_equation(compiled):
     generator = torch.Generator().manual_seed(1)
     logits = torch.randn(3, 9, generator=generator) * 3
     distances = torch.rand(3, 4, generator=generator)
@@ -117,7 +118,9 @@ def test_the_mixture_is_the_equation():
             return distances, places
 
     recall = Fixed(None, mixing, str)  # type: ignore[arg-type]
-    mixed = recall.mix(torch.zeros(3, 2), logits.clone(), None).double().softmax(1)
+    mixed = (
+        recall.mix(torch.zeros(3, 2), logits.clone(), None, compiled=compiled).double().softmax(1)
+    )
     expected = logits.double().softmax(1)
     for row in range(2):
         beyond = torch.tensor([0.6], dtype=torch.float64)

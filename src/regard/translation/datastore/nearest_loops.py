@@ -1,10 +1,12 @@
-"""The nearest codes within spans of a table, as one compiled call."""
+"""The nearest codes within spans of a table, and the mixture with what followed them, each as one compiled call."""
 
+import math
 from typing import Any
 
 import numpy as np
 
 from regard.loops.compiling import compiled, inner, inner_sum, lanes
+from regard.loops.exponentials import exponential
 
 
 @inner_sum
@@ -49,3 +51,46 @@ def nearest(queries: Any, spans: Any, starts: Any, codes: Any, distances: Any, p
                     distance = _distance(query, codes[place * width : place * width + width])
                     if distance < best[-1]:
                         _insert(best, places[row], distance, place)
+
+
+@inner
+def _largest(row: Any) -> Any:
+    best = row[0]
+    for i in range(np.uint64(row.size)):
+        best = row[i] if row[i] > best else best
+    return best
+
+
+@inner_sum
+def _total(row: Any, peak: Any) -> Any:
+    lanes()
+    total = np.float32(0)
+    for i in range(np.uint64(row.size)):
+        total += exponential(row[i] - peak)
+    return total
+
+
+@compiled
+def mix(logits: Any, weights: Any, tokens: Any, weight: Any) -> None:
+    """Logits whose softmax is (1 - w sum(a)) p + w sum_i a_i [y = y_i], in place: those of the tokens y_i change.
+
+    Args:
+        weights: the shares a of the entries of each row.
+        tokens: y, what followed each.
+        weight: w.
+    """
+    for row in range(len(logits)):
+        shares, words, values = weights[row], tokens[row], logits[row]
+        peak = _largest(values)
+        total, rest = _total(values, peak), np.float32(1)
+        for share in shares:
+            rest -= weight * share
+        for i in range(shares.size):
+            share, is_new = np.float32(0), True
+            for j in range(shares.size):
+                if words[j] == words[i]:
+                    share += shares[j]
+                    is_new = is_new and j >= i
+            if is_new and share > 0:
+                mixed = exponential(values[words[i]] - peak) + total * weight * share / rest
+                values[words[i]] = peak + np.float32(math.log(mixed))

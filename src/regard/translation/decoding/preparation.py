@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from regard.translation.datastore.nearest_loops import nearest
+from regard.translation.datastore.nearest_loops import mix, nearest
 from regard.translation.decoding.search_loops import best_few
 from regard.translation.engines.compiled import forward_loops as loops
 
@@ -21,3 +21,4 @@ def compile_loops() -> None:
     numbers = np.zeros((0, 1), np.int64)
     best_few(ids, table[:0], table[:0], table[:0], numbers)
     nearest(table[:0], numbers, np.zeros(1, np.int64), np.zeros(1, np.int8), table[:0], numbers)
+    mix(table[:0], table[:0], numbers, np.float32(0))

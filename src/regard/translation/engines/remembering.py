@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -108,7 +109,7 @@ class Recall:
         """The shares of entries at these distances; what is missing to 1 is the model's."""
         beyond = distances.new_full((len(distances), 1), self.mixing.reach)
         together = torch.cat([distances, beyond], 1)
-        return (-together / self.mixing.temperature).softmax(-1)[:, :-1]
+        return (-together / self.mixing.temperature).softmax(-1)[:, :-1].contiguous()
 
     def mix(
         self,
@@ -118,8 +119,14 @@ class Recall:
         *,
         compiled: bool = False,
     ) -> Logits:
-        """Logits of the mixture. Those of tokens that no neighbour has stay; rows without neighbours, too."""
+        """Logits of the mixture, in place where loops may. Those of tokens that no neighbour has stay."""
         near = self.neighbours(hidden, spans, compiled=compiled)
+        if compiled and logits.is_cpu and logits.dtype == torch.float32 and logits.is_contiguous():
+            from regard.translation.datastore import nearest_loops
+
+            arrays = [each.numpy() for each in (logits, near.weights, near.tokens)]
+            nearest_loops.mix(*arrays, np.float32(self.mixing.weight))
+            return logits
         logits = logits.float()
         weights, tokens = near.weights.to(logits.device), near.tokens.to(logits.device)
         # p = e^l / Z becomes (e^l + Z w q / r) r / Z, r = 1 - w sum(a): a softmax takes off the common factor.
