@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn import functional as F
 
 START, END = "\x02", "\x03"
+SHORTEST = 1e-12  # a shorter vector is not divided by its length
 
 
 @dataclass(frozen=True)
@@ -69,4 +69,6 @@ class CharacterNgrams:
         add_grams(
             np.frombuffer(b"".join(pieces), np.uint8), ends, self.shortest, self.longest, counts
         )
-        return F.normalize(torch.from_numpy(counts), dim=-1)
+        vectors = torch.from_numpy(counts)
+        lengths = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+        return vectors.div_(lengths.clamp_min_(SHORTEST))

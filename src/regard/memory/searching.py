@@ -31,15 +31,16 @@ class Best:
         """Whether none of these scores is among the best; of equal ones the first count."""
         return self.scores.shape[-1] == k and bool((scores <= self.scores[..., -1]).all())
 
-    def joined(self, later: Best, query: Tensor, k: int) -> Best:
+    def joined(self, later: Best, query: Tensor | None, k: int) -> Best:
         """The best of these and of later ones."""
         scores, positions = (
             torch.cat(sides, -1)
             for sides in ((self.scores, later.scores), (self.positions, later.positions))
         )
         keys = torch.cat([self.keys, later.keys], -2)
-        level = level_best(scores.unsqueeze(-2), query.unsqueeze(-2), keys).squeeze(-2)
-        best, places = top(level, k)
+        if query is not None:
+            scores = level_best(scores.unsqueeze(-2), query.unsqueeze(-2), keys).squeeze(-2)
+        best, places = top(scores, k)
         rows = places.unsqueeze(-1).expand(*places.shape, keys.shape[-1])
         return Best(best, positions.gather(-1, places), keys.gather(-2, rows))
 
@@ -49,11 +50,11 @@ def block_rows(queries: int) -> int:
     return max(FEWEST, AT_ONCE // max(1, queries))
 
 
-def search(query: Tensor, blocks: Blocks, k: int) -> tuple[Tensor, Tensor]:
+def search(query: Tensor | None, blocks: Blocks, k: int) -> tuple[Tensor, Tensor]:
     """The largest softmax weights of each query, and where they stand.
 
     Args:
-        query: the queries.
+        query: the queries, so that keys equal to the best one have its score; None leaves their rounding.
         blocks: the first position of each block in their order, its keys, and its scores.
         k: how many are wanted.
     """
@@ -63,7 +64,9 @@ def search(query: Tensor, blocks: Blocks, k: int) -> tuple[Tensor, Tensor]:
         total = share if total is None else total + share
         if best is not None and best.excludes(share.maximum, k):
             continue
-        highest, places = top(level_best(scores, query, key), k)
+        if query is not None:
+            scores = level_best(scores, query, key)
+        highest, places = top(scores, k)
         later = Best(highest, places + start, key[places])
         best = later if best is None else best.joined(later, query, k)
     assert best is not None

@@ -219,7 +219,7 @@ class StoredMemory(Memory):
             scores = torch.cat([block for _, _, block in self._scores(queries, None)], -1)
             return self._best(scores, min(k, len(self)), self._readable(queries, None))
         blocks = ((start, key, scores) for (start, _), key, scores in self._scores(queries, None))
-        weights, positions = search(queries.float(), blocks, k)
+        weights, positions = search(None, blocks, k)
         count = min(k, len(self))
         return weights[..., :count], positions[..., :count]
 
