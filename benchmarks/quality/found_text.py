@@ -11,8 +11,8 @@ file is read. `--without` switches a reading off, by its key of `[search]`, so t
   often at its place: at the end of the sentence where it was put, or a pair around a word.
 - copied: addresses, code, telephone numbers, ranges and flight numbers in sentences of ours.
 - names: 50 first names in 5 sentences of ours.
-- case: Title Case (also of its references) and one word in capitals (BLEU that ignores capitals, and how often the
-  translation has a word in capitals).
+- case: Title Case (also of its references) and one word in capitals (BLEU with the words of the references in capitals
+  that the attention links to it, BLEU that ignores capitals, and how often the translation has a word in capitals).
 - unmarked: two and four sentences, in small letters, without full stops.
 - invented: lines with a word that no text of the target language here and no source has, and those without a doubt.
 - doubts: of bad lines (chrF below 25) the share that is marked, of marked lines the share below the median of all,
@@ -258,9 +258,26 @@ class Bench:
             "title case, references as they are": bleu(titles, references),
             "title case, ignoring capitals": bleu(titles, references, lowercase=True),
             "one word in capitals": bleu(texts, references),
+            "one word in capitals, as its reference": bleu(texts, self._emphasised(emphasised)),
             "one word in capitals, ignoring capitals": bleu(texts, references, lowercase=True),
             "words in capitals": {"right": sum(shouted), "of": len(marked)},
         }
+
+    def _emphasised(self, sources: Sequence[str]) -> list[str]:
+        """The references, in capitals where they are linked to the words of the sources that were put in capitals."""
+        pairs = [(pair.source, pair.target) for pair in self.lines]
+        references = []
+        for (original, reference), source, linked in zip(
+            pairs, sources, word_links(self.translator.aligner(), pairs), strict=True
+        ):
+            words = reference.split()
+            changes = zip(original.split(), source.split(), strict=True)
+            shouted = {place for place, (small, large) in enumerate(changes) if small != large}
+            for source_place, target_place in linked.links:
+                if source_place in shouted:
+                    words[target_place] = words[target_place].upper()
+            references.append(" ".join(words))
+        return references
 
     def unmarked(self) -> dict[str, Any]:
         results: dict[str, Any] = {}
