@@ -174,8 +174,9 @@ class KnownWords(Statistics, frozen=True):
         return replaced(text, changes)
 
     def _is_ordinary(self, word: str) -> bool:
-        """Whether a word with a capital is known in small letters and is no name."""
-        return word[:1].isupper() and self.has(word.lower()) and not self.has(word)
+        """Whether a word with a capital is known in small letters, and better than with capitals, as names are."""
+        rank, unknown = self.rank, len(self.rank)
+        return word[:1].isupper() and rank.get(word.lower(), unknown) < rank.get(word, unknown)
 
     def capitals(self, line: str) -> Iterator[Span]:
         """The words in capitals alone, among others, that are known in small letters; neighbours together."""

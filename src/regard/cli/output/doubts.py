@@ -29,7 +29,7 @@ _NOTES = {
     "other language": "another language than that of the training sources, it seems, in {count} of {sources}: {places}",
     "odd length": "{count} of {translations} much longer or shorter than training pairs are: {places}",
     "overlapping terms": "{parts} in {count} of {sentences}: longer ones that overlap were placed: {places}",
-    "low confidence": "low confidence in {count} of {translations}, probably poor: {places}",
+    "low confidence": "low confidence in {count} of {translations}, worth a check: {places}",
 }
 _PARTS = {
     "unknown": "unknown character",
