@@ -105,15 +105,13 @@ def test_what_is_not_utf8_is_named(spoilt, named, trained):
     check_refused(run("translate", "--model", trained, stdin=spoilt), *named)
 
 
-def test_lines_are_translated_in_chunks_of_bounded_size(trained):
+def test_lines_are_translated_in_chunks_of_bounded_size():
+    # A model of a few steps writes near ties, which a batch may turn: this is a bundled one.
     text = "".join(f"El gato ve {number}\n" for number in range(300))
-    lines = translate(trained, text, "--beam", "1")
+    lines = translate("es-en-tiny", text, "--beam", "1")
     assert len(lines) == 300
-    # After so short a training, the words that no text has are linked by near ties, which a batch may turn.
     short_text = "".join(text.splitlines(keepends=True)[:4])
-    first_lines = translate(trained, short_text, "--beam", "1", "--line-buffered")
-    for alone, among in zip(first_lines, lines[:4], strict=True):
-        assert alone.split()[1:] == among.split()[1:]
+    assert translate("es-en-tiny", short_text, "--beam", "1", "--line-buffered") == lines[:4]
 
 
 def test_several_translations_and_their_scores(trained):
