@@ -108,7 +108,7 @@ export class App {
 
   /** What the address has: a sentence with gold links, or a sentence to translate. */
   async again(): Promise<void> {
-    if (this.prompts) await this.prompt(this.text.value, true);
+    if (this.prompts) await this.prompt(this.text.value, true, this.prefix.value);
     else if (this.pair.value !== null) await this.give(this.pair.value, true);
     else if (this.text.value) await this.translate(this.text.value, this.prefix.value, true);
   }
@@ -162,13 +162,22 @@ export class App {
     if (bundle) this.show(bundle);
   }
 
-  /** Run the model on a prompt; on its first one if there is no text. What it predicts is compared with the run shown. */
-  async prompt(text: string, again = false): Promise<void> {
+  /** Run the model on a prompt; on its first one if there is no text. What it predicts is compared with the run shown.
+   * An encoder-decoder writes its target where none is typed. */
+  async prompt(text: string, again = false, target = ""): Promise<void> {
     const beside = this.header?.prompt && this.header.model === this.model.value && !again ? { beside: this.header.run } : {};
-    this.begin(text, "", null, again);
-    const request = { model: this.model.value, text, chat: this.chat.value, ...beside };
+    this.begin(text, target, null, again);
+    const request = { model: this.model.value, text, target, chat: this.chat.value, ...beside };
     const bundle = await this.ask("api/prompt", request, "running the model");
     if (bundle) this.show(bundle);
+  }
+
+  /** Write a token after a place of the target of an encoder-decoder, which then ends there. */
+  async step(place: number, token: number): Promise<void> {
+    const bundle = await this.ask("api/step", { run: this.header!.run, place, token }, "running the model");
+    if (!bundle) return;
+    this.begin(this.text.value, bundle.header.prompt!.target!, null, false);
+    this.show(bundle);
   }
 
   /** Show what each key moves in place of weights, or weights again. */

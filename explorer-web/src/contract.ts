@@ -78,7 +78,8 @@ export interface Next {
 
 /** A prompt, and what a language model made of it. */
 export interface Prompt {
-  text: string;
+  text: string; // of an encoder-decoder its source
+  target?: string | null; // of an encoder-decoder
   chat: boolean;
   template: boolean; // whether the model has a chat template
   log_probabilities: (number | null)[]; // of each token after those before it

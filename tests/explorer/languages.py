@@ -29,16 +29,48 @@ class Bytes:
         return f"<user>{messages[0]['content']}<answer>"
 
 
-def language(name: str = "tiny", seed: int = 0) -> LanguageModel:
-    """Two layers of four heads, with grouped keys."""
-    # Transformers refuses the lowest safetensors that Regard allows, with an ImportError.
-    transformers = pytest.importorskip(
+class EndedBytes(Bytes):
+    """Bytes, and the token 1 at the end of a text, which a decoder may leave out."""
+
+    def encode(self, text, add_special_tokens=True):
+        return [*text.encode(), *[1] * add_special_tokens]
+
+    def decode(self, ids, skip_special_tokens=False):
+        return super().decode([each for each in ids if each > 1 or not skip_special_tokens])
+
+
+def transformers():
+    """The package; transformers refuses the lowest safetensors that Regard allows, with an ImportError."""
+    return pytest.importorskip(
         "transformers",
         reason="no transformers that these versions can import",
         exc_type=ImportError,
     )
+
+
+def encoder_decoder(family: str) -> LanguageModel:
+    """A T5, BART or Marian of two layers of four heads on each side; 0 begins a target and 1 ends it."""
+    ends = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}
+    if family == "T5":
+        sizes = {"d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4, "initializer_factor": 4.0}
+    else:
+        layers = {f"{side}_layers": 2 for side in ("encoder", "decoder")}
+        heads = {f"{side}_attention_heads": 4 for side in ("encoder", "decoder")}
+        widths = {f"{side}_ffn_dim": 48 for side in ("encoder", "decoder")}
+        sizes = {**layers, **heads, **widths, "init_std": 0.5, "forced_eos_token_id": 1}
+    package = transformers()
+    config = getattr(package, f"{family}Config")(d_model=32, vocab_size=256, **ends, **sizes)
+    torch.manual_seed(0)
+    names = {"Marian": "MarianMTModel"}
+    build = getattr(package, names.get(family, f"{family}ForConditionalGeneration"))
+    return LanguageModel(family, build(config).eval(), EndedBytes(), [*b"Mary saw", 1])
+
+
+def language(name: str = "tiny", seed: int = 0) -> LanguageModel:
+    """Two layers of four heads, with grouped keys."""
+    package = transformers()
     torch.manual_seed(seed)
-    config = transformers.LlamaConfig(
+    config = package.LlamaConfig(
         hidden_size=32,
         intermediate_size=48,
         num_hidden_layers=2,
@@ -48,5 +80,5 @@ def language(name: str = "tiny", seed: int = 0) -> LanguageModel:
         vocab_size=256,
         max_position_embeddings=4096,
     )
-    model = transformers.LlamaForCausalLM(config).eval()
+    model = package.LlamaForCausalLM(config).eval()
     return LanguageModel(name, model, Bytes(), list(b"Mary saw"))

@@ -10,7 +10,7 @@ import { Matrix } from "../matrix";
 import { difference, fixed, peak, roundTop } from "../numbers";
 import { MEAN, Source } from "../source";
 import { pieceText } from "../text";
-import { Bars, placeOf } from "./prompt";
+import { Bars, placeOf, predicting } from "./prompt";
 
 export function Change() {
   const app = useApp();
@@ -119,7 +119,7 @@ function Predicted({ app, before, after, attention, head }: OutcomeProps) {
   return (
     <section aria-label="Outcome">
       <h2>
-        After “<bdi>{pieceText(shown.header.sequences[0].tokens[place])}</bdi>” ({place}) {after ? "" : "– no change yet"}
+        After “<bdi>{pieceText(predicting(shown)[place])}</bdi>” ({place}) {after ? "" : "– no change yet"}
       </h2>
       <Bars next={shown.header.prompt!.next[place].map((one) => (after ? one : { ...one, before: undefined }))} names={["before", "after"]} />
       {attentionsOf(shown, attention) && <Pair app={app} left={before} right={after} attention={attention} head={head} names={["before", "after"]} />}

@@ -11,7 +11,7 @@ import type { Source } from "../source";
 import { FoldedTable } from "../table";
 import { pieceText, placed } from "../text";
 import { EXPLAINED } from "./heads";
-import { placeOf } from "./prompt";
+import { placeOf, predicting } from "./prompt";
 
 /** A number for each head, by the name of its attention. */
 type Grid = Record<string, (number | null)[]>;
@@ -49,7 +49,10 @@ export function Effects() {
 function Coloured({ app, source }: { app: App; source: Source }) {
   const prompt = source.header.prompt!;
   const { attentions } = source.header;
-  const { tokens } = source.header.sequences[attentions[0].columns];
+  // Rows and columns of an encoder-decoder are those of its cross attentions.
+  const read = attentions.find((one) => one.kind === "cross") ?? attentions[0];
+  const { tokens } = source.header.sequences[read.columns];
+  const rows = predicting(source);
   const place = placeOf(app, source);
   const next = prompt.next[place];
   const by = useMemo(() => app.address.text("by", "estimate"), []);
@@ -98,8 +101,9 @@ function Coloured({ app, source }: { app: App; source: Source }) {
           await app.moved(by.value === "moved"); // shows another run, and this view anew
           return;
         }
-        setGrid(await asked<Grid>("cell", { query: place, key }));
-        setSaid(`what ${placed(tokens, place)} ${by.value === "moved" ? "gets from" : "reads from"} ${placed(tokens, key)}, as a share`);
+        const cells = await asked<Grid>("cell", { query: place, key });
+        setGrid(Object.fromEntries(attentions.filter((one) => one.rows === read.rows && one.columns === read.columns).map(({ name }) => [name, cells[name] ?? []])));
+        setSaid(`what ${placed(rows, place)} ${by.value === "moved" ? "gets from" : "reads from"} ${placed(tokens, key)}, as a share`);
       } else {
         const cells: Grid = {};
         for (const [number, attention] of attentions.entries()) {
@@ -143,9 +147,9 @@ function Coloured({ app, source }: { app: App; source: Source }) {
         <label>
           After{" "}
           <select value={place} onChange={(event) => (app.row.value = Number(event.currentTarget.value))}>
-            {tokens.map((_, i) => (
+            {rows.map((_, i) => (
               <option key={i} value={i}>
-                {placed(tokens, i)}
+                {placed(rows, i)}
               </option>
             ))}
           </select>

@@ -107,7 +107,7 @@ function Sums({ app, source, attention, head }: { app: App; source: Source; atte
       <Weights app={app} sums={sums} columns={columns} chosen={key} query={rows[query]} />
       <Components sums={sums} query={rows[query]} cell={columns[key]} />
       {sums.unprojected && <p class="hint">The head's output is not shown: {sums.unprojected}.</p>}
-      {source.header.prompt && <DirectEffects app={app} source={source} attention={attention} head={head} place={query} />}
+      {source.header.prompt && <DirectEffects app={app} source={source} attention={attention} head={head} place={Math.min(query, source.header.prompt.next.length - 1)} />}
       {sums.stages && <Stages app={app} stages={sums.stages} columns={columns} heads={attention.heads} head={head} />}
     </div>
   );

@@ -15,7 +15,7 @@ export function Prompted() {
   const prompt = source?.header.prompt;
   return (
     <>
-      {app.live && <Input key={prompt?.text} app={app} prompt={prompt} />}
+      {app.live && <Input key={JSON.stringify([prompt?.text, prompt?.target])} app={app} prompt={prompt} />}
       {source && prompt && <Read app={app} source={source} prompt={prompt} />}
     </>
   );
@@ -23,33 +23,22 @@ export function Prompted() {
 
 function Input({ app, prompt }: { app: App; prompt: Prompt | undefined }) {
   const [text, setText] = useState(app.text.value || (prompt?.text ?? ""));
+  const [target, setTarget] = useState(prompt?.target ?? "");
   const form = useRef<HTMLFormElement>(null);
+  const submit = () => form.current!.requestSubmit();
   return (
     <form
       class="input"
       ref={form}
       onSubmit={(event) => {
         event.preventDefault();
-        app.prompt(text);
+        // The target of another source is written anew, if nobody typed it.
+        app.prompt(text, false, target === prompt?.target && text !== prompt.text ? "" : target);
       }}
     >
       <ModelChoice app={app} text={text} />
-      <label class="wide">
-        <span class="hidden">Prompt</span>
-        <textarea
-          class="sentence"
-          dir="auto"
-          rows={Math.min(8, Math.max(2, text.split("\n").length))}
-          maxLength={64000}
-          value={text}
-          onInput={(event) => setText(event.currentTarget.value)}
-          onKeyDown={(event) => {
-            if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-            event.preventDefault();
-            form.current!.requestSubmit();
-          }}
-        />
-      </label>
+      <Typed name={hasTarget(prompt) ? "Source" : "Prompt"} value={text} set={setText} submit={submit} />
+      {hasTarget(prompt) && <Typed name="Target" hint="the model writes it" value={target} set={setTarget} submit={submit} />}
       <span class="tools">
         <button type="submit">Run</button>
         {prompt?.template && (
@@ -62,6 +51,38 @@ function Input({ app, prompt }: { app: App; prompt: Prompt | undefined }) {
   );
 }
 
+/** Whether a prompt has a source and a target. */
+export const hasTarget = (prompt: Prompt | undefined) => typeof prompt?.target === "string";
+
+/** A text that Enter submits. */
+function Typed({ name, hint = "", value, set, submit }: { name: string; hint?: string; value: string; set: (text: string) => void; submit: () => void }) {
+  return (
+    <label class="wide">
+      <span class={hint || name === "Source" ? "" : "hidden"}>{name}</span>
+      <textarea
+        class="sentence"
+        dir="auto"
+        rows={Math.min(8, Math.max(2, value.split("\n").length))}
+        maxLength={64000}
+        value={value}
+        placeholder={hint}
+        onInput={(event) => set(event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+          event.preventDefault();
+          submit();
+        }}
+      />
+    </label>
+  );
+}
+
+/** The tokens after which the model predicts: those of the prompt, or of the target. */
+export function predicting({ header }: Source): string[] {
+  const { sequences } = header;
+  return (sequences.find(({ name }) => name === "target") ?? sequences[0]).tokens;
+}
+
 /** The token whose prediction is shown: the chosen row, at first the last. */
 export function placeOf(app: App, source: Source): number {
   const count = source.header.prompt!.next.length;
@@ -70,7 +91,9 @@ export function placeOf(app: App, source: Source): number {
 
 function Read({ app, source, prompt }: { app: App; source: Source; prompt: Prompt }) {
   const place = placeOf(app, source);
-  const { tokens } = source.header.sequences[0];
+  const tokens = predicting(source);
+  const next = prompt.next[place]?.[0];
+  const write = () => (hasTarget(prompt) ? app.step(place, next.id) : app.prompt(prompt.text + (next.token.startsWith("▁") ? " " : "") + pieceText(next.token)));
   return (
     <>
       <Tokens app={app} tokens={tokens} prompt={prompt} place={place} />
@@ -80,10 +103,10 @@ function Read({ app, source, prompt }: { app: App; source: Source; prompt: Promp
         </h2>
         <Bars next={prompt.next[place]} />
       </section>
-      {app.live && prompt.next[place] && (
+      {app.live && next && (
         <p class="tools">
-          <button type="button" onClick={() => app.prompt(prompt.text + pieceText(prompt.next[place][0].token).replace(/^/, prompt.next[place][0].token.startsWith("▁") ? " " : ""))} disabled={place !== prompt.next.length - 1 || prompt.chat || Boolean(app.busy.value)}>
-            Write “{pieceText(prompt.next[place][0].token)}” and run again
+          <button type="button" onClick={write} disabled={(!hasTarget(prompt) && (place !== prompt.next.length - 1 || prompt.chat)) || Boolean(app.busy.value)}>
+            Write “{pieceText(next.token)}” and run again
           </button>
           <span class="hint">Effects shows which heads make the model say it; Change switches heads off.</span>
         </p>
@@ -113,7 +136,7 @@ function Tokens({ app, tokens, prompt, place }: { app: App; tokens: string[]; pr
     list.current?.children[place]?.scrollIntoView({ block: "nearest" });
   }, [place]);
   return (
-    <section aria-label="The tokens of the prompt">
+    <section aria-label={hasTarget(prompt) ? "The tokens of the target" : "The tokens of the prompt"}>
       <ol class="tokens" dir="auto" ref={list} aria-label="Tokens">
         {tokens.map((token, i) => {
           const score = prompt.log_probabilities[i];

@@ -148,6 +148,8 @@ def direct(model: nn.Module, run: Callable[[], Any], seen: Seen) -> Direct | str
         run: runs it on one prompt, under the edits that count.
         seen: a watch of such a run, for the names of its attentions.
     """
+    if any(seen.kind(name) == "cross" for name in seen):
+        return "the model is an encoder-decoder, whose layers have two attentions"
     paths = {seen.path(name): name for name in seen}
     blocks = list(dict.fromkeys(block_of(model, path) for path in paths))
     if None in blocks or not blocks:

@@ -60,12 +60,15 @@ def display(scene: Scene, frame: bool = False, language: LanguageModel | None = 
 
 
 def language(
-    name: str, model: nn.Module | None, ids: Tensor | None, tokenizer: Any
+    scene: Scene, model: nn.Module | None, ids: Tensor | None, tokenizer: Any
 ) -> LanguageModel | None:
-    """The model of a watch as one that reads prompts; None if it cannot."""
-    if model is None or prompting.objection(ids, tokenizer) is not None:
+    """The model of a watch as one that reads prompts, at first those of the scene; None if it cannot."""
+    if model is None or prompting.objection(model, ids, tokenizer) is not None:
         return None
-    return LanguageModel(name, model, tokenizer, prompting.start_of(ids) or ())
+    crosses = [each for each in scene.attentions if each.kind == "cross"]
+    target = scene.sequences[crosses[0].rows].ids if crosses else None
+    start = prompting.start_of(ids) or ()
+    return LanguageModel(scene.title, model, tokenizer, start, target or ())
 
 
 def objection() -> str | None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention.looks import StoredLook
 from regard.errors import RegardError
+from regard.explorer import targets
 from regard.explorer.contract import Scene
+from regard.explorer.targets import Task
 from regard.watching import Seen, change, watch
 from regard.watching.change import Change
 from regard.watching.edits import Edit, From, Scale
@@ -22,7 +24,7 @@ from regard.watching.errors import WatchError
 from regard.watching.inputs import ModelInputs
 from regard.watching.metrics import Difference, LogProbability, Metric, logits_of
 from regard.watching.scan import Scan
-from regard.watching.spelling import encoded, spelled
+from regard.watching.spelling import decoded, encoded, spelled
 
 LISTED = 10  # tokens that may come next, of each place
 KEPT = 100  # of these, log-probabilities that a change is compared with
@@ -30,12 +32,6 @@ KEPT = 100  # of these, log-probabilities that a change is compared with
 
 class PromptError(RegardError):
     """A prompt that the model cannot read."""
-
-
-class Task(Protocol):
-    """Notes how far a computation is; it raises once nobody waits for it."""
-
-    def __call__(self, doing: str = "", done: int = 0, of: int = 0) -> None: ...
 
 
 def no_task(doing: str = "", done: int = 0, of: int = 0) -> None:
@@ -59,22 +55,31 @@ NO_EDITS: Edits = {}
 class LanguageModel:
     """A model that returns logits for token ids, and its tokenizer.
 
+    The prompt of an encoder-decoder is its source; the tokens that it predicts are those of its target.
+
     Args:
         name: to show.
         model: in evaluation mode; it is called with ids of shape (1, length).
         tokenizer: of Hugging Face or `tokenizers`, or any object with `encode` and `decode`.
         start: the ids of the first prompt.
+        start_target: the ids that the decoder first reads; the model writes the target if there are none.
     """
 
     name: str
     model: nn.Module
     tokenizer: Any
     start: Sequence[int]
+    start_target: Sequence[int] = ()
+
+    @property
+    def has_source(self) -> bool:
+        """Whether the model is an encoder-decoder."""
+        return targets.has_source(self.model)
 
     @property
     def has_template(self) -> bool:
         """Whether the tokenizer can write a prompt as a message of a chat."""
-        return bool(getattr(self.tokenizer, "chat_template", None))
+        return not self.has_source and bool(getattr(self.tokenizer, "chat_template", None))
 
     def ids(self, text: str, chat: bool = False) -> list[int]:
         """The tokens of a prompt; with `chat`, of the model's own template around it.
@@ -105,30 +110,43 @@ class LanguageModel:
             raise PromptError(f"token: {text!r} has no tokens")
         return ids[0]
 
+    def target(self, source: Sequence[int], text: str, task: Task = no_task) -> list[int]:
+        """The tokens that the decoder reads: those of a text; without one, of what the model writes."""
+        if text:
+            return targets.forced(self.model, self.tokenizer, text)
+        return targets.greedy(self.model, self._tensor(source), task)
+
     def text(self, ids: Sequence[int]) -> str:
-        return str(self.tokenizer.decode(list(ids)))
+        """The text of tokens; of an encoder-decoder without the special tokens that encoding adds."""
+        return decoded(self.tokenizer, ids, special=not self.has_source)
 
     def read(
-        self, ids: Sequence[int], edits: Edits = NO_EDITS, task: Task = no_task, chat: bool = False
+        self,
+        ids: Sequence[int],
+        edits: Edits = NO_EDITS,
+        task: Task = no_task,
+        chat: bool = False,
+        source: Sequence[int] = (),
     ) -> Reading:
         """Run the model on a prompt.
 
         Args:
-            ids: of the prompt.
+            ids: of the prompt; of an encoder-decoder those of the target, as the decoder reads them.
             edits: of attentions, by name.
             task: called before each layer.
             chat: whether the texts of other prompts, of `FromPrompt`, are written as messages too.
+            source: the ids that an encoder reads.
 
         Raises:
             PromptError: the model failed, or returned no logits for each token.
             WatchError: edits of attentions or heads that do not exist, or another prompt of another length.
         """
         resolved = {
-            name: [self._resolved(edit, task, chat) for edit in several]
+            name: [self._resolved(edit, ids, task, chat) for edit in several]
             for name, several in edits.items()
         }
         with watch(self.model, values=True) as seen:
-            logits, edited = self._logits(ids, resolved, task)
+            logits, edited = self._logits(ids, source, resolved, task)
         scores = logits.log_softmax(-1)
         top = scores.topk(min(KEPT, scores.shape[-1]))
         tokens = torch.tensor(ids[1:], device=scores.device)
@@ -136,6 +154,7 @@ class LanguageModel:
         return Reading(
             self,
             list(ids),
+            list(source),
             seen,
             edited,
             resolved,
@@ -146,20 +165,29 @@ class LanguageModel:
             scores.shape[-1],
         )
 
-    def _resolved(self, edit: Edit | FromPrompt, task: Task, chat: bool) -> Edit:
+    def _resolved(
+        self, edit: Edit | FromPrompt, ids: Sequence[int], task: Task, chat: bool
+    ) -> Edit:
+        """An edit with the run of its prompt; of an encoder-decoder another source of the same target."""
         if isinstance(edit, Edit):
             return edit
+        prompt = self.ids(edit.text, chat)
+        ids, source = (ids, prompt) if self.has_source else (prompt, [])
         with watch(self.model, values=True) as other:
-            self._logits(self.ids(edit.text, chat), {}, task)
+            self._logits(ids, source, {}, task)
         return From(other, heads=edit.heads, replaces=edit.replaces)  # type: ignore[arg-type]
 
     def _logits(
-        self, ids: Sequence[int], edits: Mapping[str, Sequence[Edit]], task: Task
+        self,
+        ids: Sequence[int],
+        source: Sequence[int],
+        edits: Mapping[str, Sequence[Edit]],
+        task: Task,
     ) -> tuple[Tensor, Change | None]:
         """The logits at each token, (length, vocabulary)."""
         edited = change(self.model, edits) if edits else nullcontext()
         with torch.no_grad(), layers_told(self.model, task), edited as opened:
-            output = self.run(ids)
+            output = self.run(ids, source)
         logits = logits_of(output)[0]
         if len(logits) != len(ids):
             raise PromptError(
@@ -167,9 +195,19 @@ class LanguageModel:
             )
         return logits, opened
 
-    def run(self, ids: Sequence[int]) -> Any:
+    def run(self, ids: Sequence[int], source: Sequence[int] = ()) -> Any:
         """The output of the model."""
-        return self.model(torch.tensor([list(ids)], device=self.device))
+        return self.inputs(ids, source).run(self.model)
+
+    def inputs(self, ids: Sequence[int], source: Sequence[int] = ()) -> ModelInputs:
+        """What the model is called with."""
+        if not self.has_source:
+            return ModelInputs((self._tensor(ids),))
+        sides = {"input_ids": self._tensor(source), "decoder_input_ids": self._tensor(ids)}
+        return ModelInputs({**sides, "use_cache": False})
+
+    def _tensor(self, ids: Sequence[int]) -> Tensor:
+        return torch.tensor([list(ids)], device=self.device)
 
     @property
     def device(self) -> torch.device:
@@ -206,7 +244,8 @@ class Reading:
 
     Attributes:
         language: the model.
-        ids: the prompt.
+        ids: the prompt; of an encoder-decoder the target, as the decoder read it.
+        source: what an encoder read.
         seen: its attentions, with values.
         edited: the change that was open, or None.
         edits: its edits.
@@ -220,6 +259,7 @@ class Reading:
 
     language: LanguageModel
     ids: list[int]
+    source: list[int]
     seen: Seen
     edited: Change | None
     edits: Mapping[str, Sequence[Edit]]
@@ -234,7 +274,7 @@ class Reading:
     def run_again(self) -> Any:
         """The output of the model, with the same edits."""
         with change(self.language.model, self.edits) if self.edits else nullcontext():
-            return self.language.run(self.ids)
+            return self.language.run(self.ids, self.source)
 
     def scene(
         self, text: str, chat: bool = False, base: Reading | None = None, moved: bool = False
@@ -249,22 +289,23 @@ class Reading:
         """
         if self.rows is None:
             self.rows, self.all_scores = self._next(base), None
-        labels = spelled(self.language.tokenizer, self.ids)
-        title = text if text.strip() else self.language.name
+        language = self.language
+        decoder, encoder = (spelled(language.tokenizer, ids) for ids in (self.ids, self.source))
+        labels = {"encoder": encoder, "decoder": decoder} if self.source else decoder
+        title = text if text.strip() else language.name
         scene: Scene = self.seen.scene(tokens=labels, title=title)
         attentions = [self._edited(each, moved) for each in scene.attentions]
         prompt = {
             "text": text,
+            "target": language.text(self.ids[1:]) if self.source else None,
             "chat": chat,
-            "template": self.language.has_template,
+            "template": language.has_template,
             "log_probabilities": [None, *self.of_tokens],
             "next": self.rows,
             "edited": bool(self.edits),
             "moved": moved,
         }
-        return replace(
-            scene, attentions=attentions, model=self.language.name, more={"prompt": prompt}
-        )
+        return replace(scene, attentions=attentions, model=language.name, more={"prompt": prompt})
 
     def _edited(self, attention: Any, moved: bool) -> Any:
         """An attention with its edited weights, or with what it moves."""
@@ -335,7 +376,7 @@ class Reading:
         """The effects of switching off each head, or of the heads of another prompt, on this run's prediction."""
         at = token, minus, place, None if edit is None else edit.text
         if at not in self.scans:
-            resolved = None if edit is None else self.language._resolved(edit, task, chat)
+            resolved = None if edit is None else self.language._resolved(edit, self.ids, task, chat)
             self.scans = {at: Effects(self, token, minus, place, resolved)}
         return self.scans[at]
 
@@ -353,8 +394,7 @@ class Effects:
             LogProbability(token, place) if minus is None else Difference(token, minus, place)
         )
         self._language, self._edit = reading.language, edit
-        ids = torch.tensor([reading.ids], device=self._language.device)
-        self._inputs = ModelInputs((ids,))
+        self._inputs = self._language.inputs(reading.ids, reading.source)
         self._scan: Scan | None = None
         self._groups: dict[int, list[Effect]] = {}
 
@@ -389,8 +429,10 @@ class Effects:
         return self._scan.base, self._groups[number], count
 
 
-def objection(inputs: Any, tokenizer: Any) -> str | None:
+def objection(model: nn.Module, inputs: Any, tokenizer: Any) -> str | None:
     """Why no prompt can be typed for a model with these inputs, or None."""
+    if targets.has_source(model) and not callable(getattr(model, "generate", None)):
+        return f"the {type(model).__name__} writes no tokens: pass a model with an output layer"
     if tokenizer is None:
         return "there is no tokenizer"
     if not (
@@ -403,12 +445,14 @@ def objection(inputs: Any, tokenizer: Any) -> str | None:
     return None
 
 
-def start_of(inputs: Any) -> list[int] | None:
-    """The ids of the one sequence that a model was called with."""
+def start_of(inputs: Any, side: str = "input_ids") -> list[int] | None:
+    """The ids of the one sequence that a model was called with; of an encoder-decoder by the name of the argument."""
     if isinstance(inputs, Mapping):
-        if set(inputs) - {"input_ids", "attention_mask", "use_cache"}:
+        if set(inputs) - {"input_ids", "attention_mask", "decoder_input_ids", "use_cache"}:
             return None
-        inputs = inputs.get("input_ids")
+        inputs = inputs.get(side)
+    elif side != "input_ids":
+        return None
     elif isinstance(inputs, tuple | list) and len(inputs) == 1:
         (inputs,) = inputs
     if not isinstance(inputs, Tensor) or inputs.is_floating_point() or inputs.ndim != 2:

@@ -262,7 +262,7 @@ class Seen(Mapping[str, Look]):
         scene = self.scene(**options)
         model, tokenizer = self._recording.module(), options.get("tokenizer")
         start = [each.tokens[:1] for each in self._recording.embedded]
-        language = notebook.language(scene.title, model, start[0] if start else None, tokenizer)
+        language = notebook.language(scene, model, start[0] if start else None, tokenizer)
         return notebook.display(scene, frame, language)
 
     @property

@@ -130,6 +130,16 @@ def encoded(tokenizer: Any, text: str, special: bool = True) -> list[int]:
     return [int(number) for number in getattr(ids, "ids", ids)]
 
 
+def decoded(tokenizer: Any, ids: Sequence[int], special: bool = True) -> str:
+    """The text of ids, with special tokens or without."""
+    if special:
+        return str(tokenizer.decode(list(ids)))
+    try:
+        return str(tokenizer.decode(list(ids), skip_special_tokens=True))
+    except TypeError:  # one that has none
+        return str(tokenizer.decode(list(ids)))
+
+
 def _alphabet() -> dict[str, int]:
     """The sign of each byte in GPT-2's vocabulary: printable ones stand for themselves, others follow at 256."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}

@@ -141,9 +141,10 @@ def _language(name: str, answer: Any) -> LanguageModel | None:
     model, _, words = watching.model_of(name, answer)
     tokenizer, inputs = words.get("tokenizer"), answer[1]
     start = prompting.start_of(inputs)
-    objection = prompting.objection(inputs, tokenizer)
+    objection = prompting.objection(model, inputs, tokenizer)
     if objection is None and start is not None:
-        return prompting.LanguageModel(name, model.eval(), tokenizer, start)
+        target = prompting.start_of(inputs, "decoder_input_ids") or ()
+        return prompting.LanguageModel(name, model.eval(), tokenizer, start, target)
     if tokenizer is not None:
         report.note(f"{name}: no prompt can be typed: {objection}")
     return None

@@ -48,6 +48,7 @@ class Prompts:
     def routes(self) -> list[Route]:
         posts: dict[str, Callable[[Request], Any]] = {
             "prompt": self.prompt,
+            "step": self.step,
             "moved": self.moved,
             "effects": self.effects,
             "direct": self.direct,
@@ -70,35 +71,69 @@ class Prompts:
         return JSONResponse({**self._work.progress._asdict(), "waiting": self._work.waiting})
 
     async def prompt(self, request: Request) -> Response:
-        """Run a model on a prompt; `beside` is a run whose prediction is compared; without a text, the first prompt."""
-        options = fields.parse(await request.body(), "model", "text", "chat", "beside")
+        """Run a model on a prompt; `beside` is a run whose prediction is compared; without a text, the first prompt.
+
+        An encoder-decoder writes its target where none is typed.
+        """
+        names = ("model", "text", "target", "chat", "beside")
+        options = fields.parse(await request.body(), *names)
         language = self._language(options)
-        text = fields.text(options, "text", TEXT, "")
+        text, target = (fields.text(options, name, TEXT, "") for name in ("text", "target"))
         chat = _flag(options, "chat")
         beside = self._runs[fields.text(options, "beside", 100)] if "beside" in options else None
+        if target and not language.has_source:
+            raise Refused(400, f"target: {language.name} is no encoder-decoder")
 
         def call(task: Task) -> bytes:
             task("reading the prompt", 0, 1)
-            ids = language.ids(text, chat) if text else list(language.start)
-            reading = _guarded(lambda: language.read(ids, task=task, chat=chat))
+            prompt = language.ids(text, chat) if text else list(language.start)
+            ids, source = prompt, []
+            if language.has_source and language.start_target and not (text or target):
+                ids, source = list(language.start_target), prompt
+            elif language.has_source:
+                ids, source = _guarded(lambda: language.target(prompt, target, task)), prompt
+            reading = _guarded(lambda: language.read(ids, task=task, chat=chat, source=source))
             base = beside.prompt.reading if beside is not None and beside.prompt else None
-            typed = text or language.text(ids)
+            typed = text or language.text(prompt)
             return self._packed(Prompt(reading, typed, chat and bool(text)), base)
+
+        return await self._binary(request, call)
+
+    async def step(self, request: Request) -> Response:
+        """Run an encoder-decoder again with a token after a place of its target, which ends there."""
+        options = fields.parse(await request.body(), "run", "place", "token")
+        prompt = self._prompt(options)
+        reading = prompt.reading
+        if not reading.source:
+            raise Refused(400, f"run: {reading.language.name} is no encoder-decoder")
+        place = fields.integer(options, "place", 0, len(reading.ids) - 1)
+        ids = [*reading.ids[: place + 1], self._token(options, "token", reading)]
+
+        def call(task: Task) -> bytes:
+            language = reading.language
+            longer = _guarded(lambda: language.read(ids, task=task, source=reading.source))
+            return self._packed(Prompt(longer, prompt.text, prompt.chat), None)
 
         return await self._binary(request, call)
 
     async def change(
         self, request: Request, run: Run, prompt: Prompt, options: Options
     ) -> Response:
-        """Run a prompt again with edited attention, or another prompt (`text`), beside a run."""
+        """Run a prompt again with edited attention, or another prompt (`text`), beside a run.
+
+        The target of an encoder-decoder stays the same.
+        """
         edits = _edits(options.get("edits"))
         text = fields.text(options, "text", TEXT, prompt.text)
         reading = prompt.reading
 
         def call(task: Task) -> bytes:
-            language = reading.language
-            ids = reading.ids if text == prompt.text else language.ids(text, prompt.chat)
-            edited = _guarded(lambda: language.read(ids, edits, task, prompt.chat))
+            language, ids, source = reading.language, reading.ids, reading.source
+            if text != prompt.text and source:
+                source = language.ids(text)
+            elif text != prompt.text:
+                ids = language.ids(text, prompt.chat)
+            edited = _guarded(lambda: language.read(ids, edits, task, prompt.chat, source))
             return self._packed(Prompt(edited, text, prompt.chat), reading)
 
         return await self._binary(request, call)
