@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from regard.attention.caches import GrowingTensor
 from regard.attention.products import HALVES
 from regard.attention.scores import Score, prepare
 from regard.attention.shapes import ShapeError
+from regard.loops.availability import has_numbers
 from regard.memory.bounded import Block, spread
 from regard.memory.codes import coded
 from regard.memory.lists import LISTS, as_bytes, from_bytes, objections
@@ -21,6 +23,31 @@ from regard.memory.lists import LISTS, as_bytes, from_bytes, objections
 AT_ONCE = 1 << 15  # entries that are coded, or whose codes are read, at a time
 
 Trainable = bool | Literal["keys", "values"]
+
+
+class GrowingRows(GrowingTensor):
+    """Rows of a matrix. A few are appended by numpy, whose calls take a third of the time of torch's."""
+
+    _array: np.ndarray | None = None  # the room, where numpy can write to it
+
+    def append(self, rows: Tensor) -> None:
+        """Write rows behind the last one."""
+        array, room, length = self._array, self._room, self._filled.shape[-2]
+        height, width = rows.shape[-2:]
+        stop = length + height
+        if (
+            array is None
+            or stop > len(array)
+            or rows.requires_grad
+            or rows.dtype != room.dtype
+            or not has_numbers(rows)
+        ):
+            super().append(rows)
+            if self._room is not room:
+                self._array = _as_array(self._room)
+            return
+        array[length:stop] = rows.numpy()
+        self._filled = room.as_strided((stop, width), (width, 1))
 
 
 class Prepared:
@@ -48,6 +75,13 @@ class Prepared:
             self.rows.append(prepare(self._score, new.to(old_key))[1])
         self._follow(grown_key)
         return True
+
+
+def _as_array(room: Tensor) -> np.ndarray | None:
+    """The same numbers for numpy, or None where it cannot write to them."""
+    if room.dim() != 2 or room.requires_grad or room.is_inference() or not has_numbers(room):
+        return None
+    return None if room.dtype == torch.bfloat16 else room.numpy()
 
 
 class CodedEntries:
@@ -142,8 +176,7 @@ class Entries(nn.Module):
         self._coded: CodedEntries | None = None
         self.payloads: list[Any] | None = None
         self.names: list[str | None] | None = None
-        self._places: dict[str, int] = {}  # of each name the first
-        self._name_count = 0
+        self._places: dict[str | None, int] = {}  # of each name the first
         for name, trained in self._trained.items():
             register: Any = self.register_parameter if trained else self.register_buffer
             register(name, None)
@@ -193,18 +226,23 @@ class Entries(nn.Module):
         names: Sequence[str | None] | None = None,
     ) -> None:
         """Add entries behind the last one; all of them or, where shapes do not fit, none."""
-        value = self._checked(key, value)
+        old_key, old_value = self.key, self.value
+        value = self._checked(key, value, old_key, old_value)
         coded_entries = self._coded
         if coded_entries is not None and not coded_entries.is_of(self.key, self.values):
             coded_entries = self._coded = None
-        self._keep(payloads, key)
-        self._name(names, key.shape[-2])
-        if value is not None and self.value is None and self.key is not None:
-            self._put("value", self.key)
-        self._grow("key", key)
+        if payloads is not None or self.payloads is not None:
+            self._keep(payloads, key)
+        if names is not None or self.names is not None:
+            self._name(names, key.shape[-2])
+        if value is not None and old_value is None and old_key is not None:
+            self._put("value", old_key)
+            old_value = self.value
+        self._grow("key", key, old_key)
         if value is not None:
-            self._grow("value", value)
-        self._set_widths(key, value)
+            self._grow("value", value, old_value)
+        if old_key is None:
+            self._set_widths(key, value)
         if coded_entries is not None:
             coded_entries.append(key.shape[-2], self.key, self.values)  # type: ignore[arg-type]
 
@@ -222,15 +260,21 @@ class Entries(nn.Module):
         if widths != (self.d_key, self.d_value):
             self.d_key, self.d_value = widths
 
-    def _checked(self, key: Tensor, value: Tensor | None) -> Tensor | None:
-        separate = self.value is not None or self._trained["key"] != self._trained["value"]
+    def _checked(
+        self, key: Tensor, value: Tensor | None, old_key: Tensor | None, old_value: Tensor | None
+    ) -> Tensor | None:
+        """The values that the entries get, which are None where they stay the keys."""
+        separate = old_value is not None or self._trained["key"] != self._trained["value"]
         if value is None and separate:
             value = key
         values = key if value is None else value
         if problem := self._objection(key, values):
             raise ShapeError(problem)
-        for name, new, old in (("key", key, self.key), ("value", values, self.values)):
-            if old is not None and new.shape[:-2] != old.shape[:-2]:
+        if old_key is None or key.dim() == old_key.dim() == 2:
+            return value
+        old_values = old_key if old_value is None else old_value
+        for name, new, old in (("key", key, old_key), ("value", values, old_values)):
+            if new.shape[:-2] != old.shape[:-2]:
                 raise ShapeError(
                     f"{name}s have batch axes {list(new.shape[:-2])}, the memory's have"
                     f" {list(old.shape[:-2])}: pass {name}s with the same batch axes"
@@ -239,9 +283,7 @@ class Entries(nn.Module):
 
     def _keep(self, payloads: Sequence[Any] | None, key: Tensor) -> None:
         if payloads is None:
-            if self.payloads is not None:
-                self.payloads.extend([None] * key.shape[-2])
-            return
+            payloads = [None] * key.shape[-2]
         if isinstance(payloads, str) or len(payloads) != key.shape[-2]:
             description = "a string" if isinstance(payloads, str) else f"a list of {len(payloads)}"
             raise ShapeError(
@@ -254,15 +296,14 @@ class Entries(nn.Module):
         self.payloads.extend(payloads)
 
     def _name(self, names: Sequence[str | None] | None, count: int) -> None:
-        if names is None and self.names is None:
-            return
         if self.names is None:
             self.names = [None] * len(self)
-        for place, name in enumerate(names or [None] * count, len(self.names)):
-            if name is not None:
-                self._places.setdefault(name, place)
-                self._name_count += 1
-            self.names.append(name)
+            if self.names:
+                self._places[None] = 0
+        new = names or [None] * count
+        for place, name in enumerate(new, len(self.names)):
+            self._places.setdefault(name, place)
+        self.names.extend(new)
 
     def prepared(self, score: Score) -> tuple[Score, Tensor]:
         """The score and keys of `scores.prepare`, kept for the next search where no gradient is wanted.
@@ -295,7 +336,7 @@ class Entries(nn.Module):
 
     def are_all_named(self) -> bool:
         """Whether no entry is without a name."""
-        return len(self) == self._name_count
+        return not len(self) or (self.names is not None and None not in self._places)
 
     def replace(
         self, places: Sequence[int], value: Tensor | None, payloads: Sequence[Any] | None
@@ -303,7 +344,7 @@ class Entries(nn.Module):
         """Put values at these entries, or leave theirs; and payloads, or take theirs away."""
         if value is not None:
             key: Any = self.key
-            self._checked(key[..., places, :], value)
+            self._checked(key[..., places, :], value, key, self.value)
             if self.value is None:
                 self._put("value", key)
             self._overwrite(places, value)
@@ -334,8 +375,7 @@ class Entries(nn.Module):
             setattr(twin, name, None if items is None else list(items))
         return twin
 
-    def _grow(self, name: str, new: Tensor) -> None:
-        old = getattr(self, name)
+    def _grow(self, name: str, new: Tensor, old: Tensor | None) -> None:
         if old is None:
             self._put(name, new)
         elif self._trained[name]:
@@ -343,11 +383,11 @@ class Entries(nn.Module):
         else:
             rows = self._rows.get(name)
             if rows is None or rows.filled is not old:  # moved or loaded since the last write
-                rows = self._rows[name] = GrowingTensor(old)
+                rows = self._rows[name] = GrowingRows(old)
             rows.append(new)
-            self._buffers[name] = rows.filled  # setattr of a module takes as long as all else
+            grown = self._buffers[name] = rows.filled  # setattr of a module takes as long as all else
             prepared = self._prepared
-            if name == "key" and prepared and not prepared.append(new, old, rows.filled):
+            if prepared and name == "key" and not prepared.append(new, old, grown):
                 self._prepared = None
 
     def _put(self, name: str, content: Tensor) -> None:
@@ -412,15 +452,15 @@ class Entries(nn.Module):
         old = self.key
         same = old is not None and old.shape == key.shape
         if not (same and (self._trained["key"] or torch.equal(old, key.to(old)))):  # type: ignore[arg-type]
-            self.payloads, self.names, self._places, self._name_count = None, None, {}, 0
+            self.payloads, self.names, self._places = None, None, {}
         if lists["payloads"] is not None:
             self.payloads = lists["payloads"]
         if lists["names"] is not None:
-            self.names, self._places, self._name_count = [], {}, 0
+            self.names, self._places = [], {}
             self._name(lists["names"], count)
 
     def _objection(self, key: Tensor, value: Tensor) -> str | None:
-        if key.dim() < 2 or key.shape[:-1] != value.shape[:-1]:
+        if key.dim() < 2 or (value is not key and key.shape[:-1] != value.shape[:-1]):
             shapes = f"keys have shape {tuple(key.shape)}, values {tuple(value.shape)}"
             return f"{shapes}: pass one value for each key"
         for name, tensor, width in (("key", key, self.d_key), ("value", value, self.d_value)):

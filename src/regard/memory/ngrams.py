@@ -69,6 +69,6 @@ class CharacterNgrams:
         add_grams(
             np.frombuffer(b"".join(pieces), np.uint8), ends, self.shortest, self.longest, counts
         )
-        vectors = torch.from_numpy(counts)
-        lengths = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
-        return vectors.div_(lengths.clamp_min_(SHORTEST))
+        lengths = torch.linalg.vector_norm(torch.from_numpy(counts), dim=-1, keepdim=True)
+        counts /= np.maximum(lengths.numpy(), np.float32(SHORTEST))  # torch's calls take longer
+        return torch.from_numpy(counts)
