@@ -385,7 +385,9 @@ class Entries(nn.Module):
             if rows is None or rows.filled is not old:  # moved or loaded since the last write
                 rows = self._rows[name] = GrowingRows(old)
             rows.append(new)
-            grown = self._buffers[name] = rows.filled  # setattr of a module takes as long as all else
+            grown = self._buffers[name] = (
+                rows.filled
+            )  # setattr of a module takes as long as all else
             prepared = self._prepared
             if prepared and name == "key" and not prepared.append(new, old, grown):
                 self._prepared = None
