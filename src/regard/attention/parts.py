@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.shapes import Shape
+
+HELD = 32  # parts that a sum holds: fewer take more calls, more take more memory
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Part:
         maximum = (
             scores.amax(-1) if scores.shape[-1] else scores.new_full(scores.shape[:-1], -torch.inf)
         )
-        exponentials = torch.exp(scores - _finite(maximum).unsqueeze(-1))
+        exponentials = (scores - _finite(maximum).unsqueeze(-1)).exp()
         return cls(maximum, exponentials.sum(-1).double(), (exponentials @ value).double())
 
     @classmethod
@@ -50,13 +53,28 @@ class Part:
         return cls.of(torch.zeros(*rows, 0), torch.zeros(0, width))
 
     def __add__(self, other: Part) -> Part:
-        maximum = torch.maximum(self.maximum, other.maximum)
-        ours, theirs = (
-            torch.exp((each.maximum - _finite(maximum)).double()) for each in (self, other)
+        return Part.joined([self, other])
+
+    @classmethod
+    def joined(cls, shares: Sequence[Part]) -> Part:
+        """The sum of parts."""
+        maxima, totals, blends = (
+            torch.stack([getattr(share, name) for share in shares])
+            for name in ("maximum", "total", "blend")
         )
-        total = self.total * ours + other.total * theirs
-        blend = self.blend * ours.unsqueeze(-1) + other.blend * theirs.unsqueeze(-1)
-        return Part(maximum, total, blend)
+        maximum = maxima.amax(0)
+        factors = torch.exp((maxima - _finite(maximum)).double())
+        return cls(maximum, (totals * factors).sum(0), (blends * factors.unsqueeze(-1)).sum(0))
+
+    @classmethod
+    def sum(cls, shares: Iterable[Part]) -> Part:
+        """The sum of one or more parts, of which few are held at a time."""
+        held: list[Part] = []
+        for share in shares:
+            held.append(share)
+            if len(held) == HELD:
+                held = [cls.joined(held)]
+        return cls.joined(held)
 
     def reading(self) -> Float[Tensor, "*batch queries d_value"]:
         """The blended values in float64; zeros for a query with nothing to read."""
@@ -68,4 +86,4 @@ class Part:
 
 
 def _finite(maximum: Tensor) -> Tensor:
-    return torch.where(maximum == -torch.inf, 0.0, maximum)
+    return maximum.clamp(min=torch.finfo(maximum.dtype).min)

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +24,7 @@ from regard.memory.ngrams import CharacterNgrams
 from regard.memory.searching import search
 from regard.memory.store import Store
 from regard.memory.stored_entries import StoredEntries
+from regard.memory.vectors import aligned
 
 
 class StoredMemory(Memory):
@@ -162,14 +162,13 @@ class StoredMemory(Memory):
 
     def _part(self, query: Tensor, mask: Tensor | None) -> Part:
         """The sum over all blocks, in one pass."""
-        values, total = None, None
+        values = None
         if self.entries.store.state.values is not None:
             values = self._blocks("values", query)
-        for _, key, scores in self._scores(query, mask):
-            share = Part.of(scores, key if values is None else next(values)[1])
-            total = share if total is None else total + share
-        assert total is not None
-        return total
+        return Part.sum(
+            Part.of(scores, key if values is None else next(values)[1])
+            for _, key, scores in self._scores(query, mask)
+        )
 
     def _read_over_ranks(self, query: Tensor, mask: Tensor | None, group: Any) -> Tensor:
         """The values of the entries of all ranks, blended."""
@@ -274,7 +273,7 @@ class StoredMemory(Memory):
         )
         store = self.entries.store
         file = store.vectors(name)
-        room = np.empty(file.block * file.row_bytes, np.uint8)
+        room = aligned(file.block * file.row_bytes)
         wide = None if file.dtype == torch.float32 else torch.empty(file.block, file.width)
         for start, stop in store.spans():
             vectors = file.read(start, stop, room)

@@ -51,15 +51,20 @@ def block_rows(*sizes: int) -> int:
     return max(1, BLOCK // max(sizes))
 
 
+def aligned(size: int) -> np.ndarray:
+    """Room for bytes at a multiple of 64; into numpy's, which begins anywhere, a file is read at a fifth of the speed."""
+    return torch.empty(size, dtype=torch.uint8).numpy()
+
+
 def checksum(content: np.ndarray) -> bytes:
     """A digest of bytes: of the sums of every 509th word, so that it is as fast as memory is.
 
     Any change of one word, and any shift, changes a sum. It guards against damage, not against forgery.
     """
-    aligned = len(content) // (8 * LANES) * 8 * LANES
-    words = torch.from_numpy(content[:aligned]).view(torch.int64).view(-1, LANES)
+    stop = len(content) // (8 * LANES) * 8 * LANES
+    words = torch.from_numpy(content[:stop]).view(torch.int64).view(-1, LANES)
     digest = blake2b(words.sum(0).numpy().tobytes(), digest_size=8)
-    digest.update(content[aligned:].tobytes() + len(content).to_bytes(8, "little"))
+    digest.update(content[stop:].tobytes() + len(content).to_bytes(8, "little"))
     return digest.digest()
 
 
@@ -221,7 +226,7 @@ class VectorFile:
 
     def _content(self, start: int, stop: int, out: np.ndarray | None = None) -> np.ndarray:
         size = (stop - start) * self.row_bytes
-        content = np.empty(size, np.uint8) if out is None else out[:size]
+        content = aligned(size) if out is None else out[:size]
         remaining = content.data
         with self._turn:
             self._file.seek(start * self.row_bytes)
