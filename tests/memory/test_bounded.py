@@ -1,6 +1,9 @@
 """Readings with a tolerance: what they leave out is never more than they say."""
 
 import itertools
+import os
+import signal
+from pathlib import Path
 
 import pytest
 import torch
@@ -236,6 +239,81 @@ def test_a_folder_keeps_its_codes(tmp_path):
         pytest.raises(MemoryFileError, match="codes: damaged in block 0"),
     ):
         reader.read(queries[:5], tolerance=0.05)
+
+
+def flipped(content: bytes, at: int) -> bytes:
+    return content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :]
+
+
+DAMAGES = {
+    "flip": (flipped, "damaged in block"),
+    "cut": (lambda content, at: content[:at], "it was cut"),
+    "hole": (lambda content, at: content[:at] + bytes(64) + content[at + 64 :], "damaged in block"),
+    "shift": (lambda content, at: content[at:] + content[:at], "damaged in block"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", ["codes", "lengths"])
+def test_damaged_codes_are_named(tmp_path, name, damage):
+    queries, keys, score = clusters()
+    with Memory.open(tmp_path / "m", write=True, score=score) as memory:
+        memory.write(keys)
+        assert memory.read(queries[:1], tolerance=0.05).share < 1
+    path, (spoil, message) = tmp_path / "m" / "1" / name, DAMAGES[damage]
+    content = path.read_bytes()
+    for at in range(4, len(content) - 64, len(content) // 10):
+        path.write_bytes(spoil(content, at))
+        assert path.read_bytes() != content
+        with (
+            pytest.raises(MemoryFileError, match=rf"{name}: .*{message}"),
+            Memory.open(tmp_path / "m", score=score) as memory,
+        ):
+            memory.read(queries[:1], tolerance=0.05)
+        if damage != "cut":
+            with Memory.open(tmp_path / "m", score=score) as memory:
+                memory.read(queries[:1])  # keys and values are sound
+    path.unlink()
+    path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(MemoryFileError, match=f"{name}: cannot be opened"):
+        Memory.open(tmp_path / "m", score=score)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, to kill a writer")
+def test_a_kill_while_codes_are_made_loses_nothing(tmp_path):
+    queries, keys, score = clusters()
+    with Memory.open(tmp_path / "m", write=True, score=score) as memory:
+        memory.write(keys)
+    for calls in (0, 1, 6, 13):  # appends before the kill: two for each block of 64 entries
+        child = os.fork()
+        if not child:
+            try:
+                code_until_killed(tmp_path / "m", queries[:1], calls)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == signal.SIGKILL
+        with Memory.open(tmp_path / "m", score=score) as reader:
+            reader.verify()
+            assert reader.read(queries[:5], tolerance=0.05).share == 1
+    with Memory.open(tmp_path / "m", write=True, score=score) as memory:
+        answer = memory.read(queries[:5], tolerance=0.05)
+        memory.verify()
+        assert answer.share < 1
+        assert ((answer.reading - memory.read(queries[:5])).norm(dim=-1) <= answer.error).all()
+
+
+def code_until_killed(folder: Path, queries: Tensor, calls: int) -> None:
+    torch.set_num_threads(1)
+    append, counter = vector_files.VectorFile.append, itertools.count()
+
+    def killing(file: vector_files.VectorFile, vectors: Tensor) -> dict[int, bytes]:
+        if next(counter) == calls:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return append(file, vectors)
+
+    with Memory.open(folder, write=True) as memory:
+        vector_files.VectorFile.append = killing  # type: ignore[method-assign]  # in this process alone
+        memory.read(queries, tolerance=0.05)
 
 
 def test_values_that_come_later_have_their_lengths(tmp_path):
