@@ -74,7 +74,7 @@ def agreement(text: str, hypotheses: Sequence[str]) -> float:
     """The share of sequences of three characters that a text has in common with others, on average; 1 without any.
 
     >>> agreement("a cat", ["a cat", "a hat"])
-    0.6666666666666666
+    0.5
     """
     trigrams = _trigrams(text)
     return fmean(_dice(trigrams, _trigrams(other)) for other in hypotheses) if hypotheses else 1.0
