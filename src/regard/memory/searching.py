@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.attention.kernels.ties import level_best
+from regard.attention.kernels.ties import level_best, near_rows
 from regard.attention.parts import Part
 from regard.attention.ranking import top
 
@@ -64,9 +64,13 @@ def search(query: Tensor | None, blocks: Blocks, k: int) -> tuple[Tensor, Tensor
         total = share if total is None else total + share
         if best is not None and best.excludes(share.maximum, k):
             continue
+        highest, places = top(scores, max(k, 2))
         if query is not None:
-            scores = level_best(scores, query, key)
-        highest, places = top(scores, k)
+            near = near_rows(highest, query, key[places[..., 0]])
+            if near.any():
+                level = level_best(scores[near], query[near], key)
+                highest[near], places[near] = top(level, max(k, 2))
+        highest, places = highest[..., :k], places[..., :k]
         later = Best(highest, places + start, key[places])
         best = later if best is None else best.joined(later, query, k)
     assert best is not None

@@ -44,9 +44,7 @@ def level_best(
         best, at = open_.max(-1, keepdim=True)
         keys = key.expand(*open_.shape[:-2], *key.shape[-2:])
         winner = keys.gather(-2, at.expand(*at.shape[:-1], key.shape[-1]))
-        lengths = _norm(query) * _norm(winner)
-        spare = torch.finfo(product_dtype(key)).eps ** 0.5 * (best.abs() + lengths)
-        near = open_ >= best - spare
+        near = open_ >= best - _spare(best, query, winner)
         if near.count_nonzero() <= best.numel():  # each best one is near to itself alone
             return scores
         places = near.nonzero()
@@ -70,6 +68,27 @@ def level_best(
         near[places.unbind(-1)] = True
     # The number of the best one with the gradient of its own.
     return torch.where(near, best.detach() + (scores - scores.detach()), scores)
+
+
+@torch.no_grad()
+def near_rows(scores: Tensor, query: Tensor, winner: Tensor) -> Tensor:
+    """The rows where a score comes near to the best one: `level_best` changes no others.
+
+    Args:
+        scores: the best few of each row in their order.
+        query: the queries.
+        winner: the key with the best score of each row.
+    """
+    if not scores.numel() or not has_numbers(scores):
+        return torch.zeros(scores.shape[:-1], dtype=torch.bool, device=scores.device)
+    best = scores[..., :1]
+    return ~(scores[..., 1:2] < best - _spare(best, query, winner)).all(-1)
+
+
+def _spare(best: Tensor, query: Tensor, winner: Tensor) -> Tensor:
+    """More than the rounding of the best score of each row."""
+    lengths = _norm(query) * _norm(winner)
+    return torch.finfo(product_dtype(winner)).eps ** 0.5 * (best.abs() + lengths)
 
 
 def _norm(vectors: Tensor) -> Tensor:
