@@ -13,6 +13,7 @@ from torch import Tensor
 
 from regard.memory import CharacterNgrams, EmptyMemoryError, Memory, MemoryFileError, StoredMemory
 from regard.memory import vectors as vector_files
+from regard.memory.stored_entries import StoredEntries
 from regard.normalisers import Softmax
 from regard.scores import Additive, Cosine
 
@@ -195,6 +196,25 @@ def test_folders_that_are_no_memories_are_refused(tmp_path):
         (tmp_path / "m" / "current").write_bytes(content)
         with pytest.raises(MemoryFileError, match=message):
             Memory.open(tmp_path / "m")
+
+
+@pytest.mark.parametrize("normaliser", ["softmax", Softmax(0.3), "hard", "sparsemax"])
+def test_a_look_takes_no_keys_into_ram(tmp_path, monkeypatch, normaliser):
+    memory = in_ram(normaliser=normaliser)
+    queries = torch.randn(40, WIDTH, requires_grad=True)
+    mask = torch.rand(40, ROWS) < 0.8
+    with stored(tmp_path / "m", memory, normaliser=normaliser) as disk:
+        monkeypatch.delattr(StoredEntries, "_tensor")
+        ours, theirs = disk.look(queries, mask=mask), memory.look(queries, mask=mask)
+        assert ours.shape == theirs.shape
+        assert ours.top(5)[1].tolist() == theirs.top(5)[1].tolist()
+        torch.testing.assert_close(ours.received(), theirs.received())
+        torch.testing.assert_close(ours.weights(rows=[3]), theirs.weights(rows=[3]))
+        if normaliser != "hard":  # which has no gradient
+            gradients = [
+                torch.autograd.grad(side.entropy().sum(), queries)[0] for side in (ours, theirs)
+            ]
+            torch.testing.assert_close(*gradients)
 
 
 def answers(folder: Path, queries: Tensor) -> tuple[list[object], Tensor]:

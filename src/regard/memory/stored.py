@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.attention.attend import look
 from regard.attention.looks import Look
 from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser
 from regard.attention.parts import Part
@@ -39,7 +40,7 @@ class StoredMemory(Memory):
     ``key_precision``, also ``"int8"``: whole numbers with a scale for each key. Payloads are what
     JSON can hold, or bytes. Positions are those of the writing; `delete` leaves them, `compact` counts anew.
 
-    ``keys``, ``values`` and `look` take all vectors into RAM; `read`, `find` and lookups do not.
+    ``keys`` and ``values`` take all vectors into RAM; `read`, `find`, `look` and lookups do not.
 
     Example:
         >>> import tempfile
@@ -167,7 +168,7 @@ class StoredMemory(Memory):
             values = self._blocks("values", query)
         return Part.sum(
             Part.of(scores, key if values is None else next(values)[1])
-            for _, key, scores in self._scores(query, mask)
+            for _, key, scores in self._scores(query, mask, self._temperature())
         )
 
     def _read_over_ranks(self, query: Tensor, mask: Tensor | None, group: Any) -> Tensor:
@@ -197,15 +198,18 @@ class StoredMemory(Memory):
         return merge(group, compute, (*rows, width), inputs).numbers.to(query.dtype)
 
     def look(self, queries: Any, *, mask: Tensor | None = None) -> Look:
-        """A look at the weights; all keys are taken into RAM."""
-        query = self._vectors(queries)
-        return super().look(query, mask=self._readable(query, mask))
-
-    def _prepared(self) -> tuple[Tensor, dict[str, Any]]:
-        keys = self.keys
-        if keys is None or not len(self):
+        """A look at the weights; the keys are read again, block by block, for each answer."""
+        query, store = self._vectors(queries), self.entries.store
+        if not len(self):
             raise EmptyMemoryError(EMPTY)
-        return keys, {"score": self.score or ScaledDot(), "normaliser": self.normaliser}
+        position = torch.empty(1, 1).expand(store.state.rows, query.shape[-1])  # takes no room
+
+        def scores(some: Tensor, _: Tensor) -> Tensor:
+            return torch.cat([block for _, _, block in self._scores(some, None)], -1)
+
+        mask = self._readable(query, mask)
+        answer: Look = look(query, position, score=scores, mask=mask, normaliser=self.normaliser)
+        return answer
 
     def _searched_at_once(self) -> int:
         plain = type(as_normaliser(self.normaliser or "softmax")) is Softmax
@@ -217,7 +221,10 @@ class StoredMemory(Memory):
         if type(normaliser) is not Softmax:
             scores = torch.cat([block for _, _, block in self._scores(queries, None)], -1)
             return self._best(scores, min(k, len(self)), self._readable(queries, None))
-        blocks = ((start, key, scores) for (start, _), key, scores in self._scores(queries, None))
+        blocks = (
+            (start, key, scores)
+            for (start, _), key, scores in self._scores(queries, None, self._temperature())
+        )
         weights, positions = search(None, blocks, k)
         count = min(k, len(self))
         return weights[..., :count], positions[..., :count]
@@ -240,15 +247,10 @@ class StoredMemory(Memory):
         return live.expand(query.shape[-2], -1) if mask is None else mask & live
 
     def _scores(
-        self, query: Tensor, mask: Tensor | None
+        self, query: Tensor, mask: Tensor | None, temperature: float = 1.0
     ) -> Iterator[tuple[tuple[int, int], Tensor, Tensor]]:
-        """The rows of each block, its keys, and their scores: -inf where they may not be read.
-
-        For a softmax they are divided by its temperature.
-        """
+        """The rows of each block, its keys, and their scores over the temperature: -inf where they may not be read."""
         score, wide = self.score or ScaledDot(), query.float()
-        normaliser = as_normaliser(self.normaliser or "softmax")
-        temperature = normaliser.temperature if type(normaliser) is Softmax else 1.0
         readable = self._readable(query, mask)
         for span, key in self._blocks("keys", query):
             scores = score(wide, key)
@@ -257,6 +259,11 @@ class StoredMemory(Memory):
             if readable is not None:
                 scores = scores.masked_fill(~readable[..., slice(*span)], -torch.inf)
             yield span, key, scores
+
+    def _temperature(self) -> float:
+        normaliser = as_normaliser(self.normaliser or "softmax")
+        assert isinstance(normaliser, Softmax)
+        return normaliser.temperature
 
     def _blended(self, weights: Tensor) -> Tensor:
         """The values, summed with these weights."""
