@@ -88,7 +88,8 @@ def near_rows(scores: Tensor, query: Tensor, winner: Tensor) -> Tensor:
 def _spare(best: Tensor, query: Tensor, winner: Tensor) -> Tensor:
     """More than the rounding of the best score of each row."""
     lengths = _norm(query) * _norm(winner)
-    return torch.finfo(product_dtype(winner)).eps ** 0.5 * (best.abs() + lengths)
+    rounding: float = torch.finfo(product_dtype(winner)).eps ** 0.5
+    return rounding * (best.abs() + lengths)
 
 
 def _norm(vectors: Tensor) -> Tensor:
