@@ -200,7 +200,6 @@ def test_importing_regard_does_not_import_numba() -> None:
 @measured
 def test_memory_does_not_grow_as_queries_times_keys() -> None:
     def run(length: int) -> None:
-        torch.set_num_threads(2)
         a, c, v = (torch.randn(1, length, width).requires_grad_() for width in (16, 16, 8))
         weight = torch.randn(16, requires_grad=True)
         additive(a, c, weight, v, *(None,) * 6, 0.0, 1.0)[0].sum().backward()
