@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -102,7 +103,9 @@ def test_no_file_and_no_tensors_are_one_line(tmp_path, capsys, monkeypatch):
         ("os:getcwd", 1, "returned str"),
         ("no such model", 1, "no such model or run folder"),
     ]:
-        assert main(["explore", tile]) == code
+        # A browser of other tests keeps a loop running in this thread.
+        with ThreadPoolExecutor(1) as thread:
+            assert thread.submit(main, ["explore", tile]).result() == code
         error = capsys.readouterr().err
         assert f"{tile}: {message}" in error or message in error
         assert "--watch" not in error

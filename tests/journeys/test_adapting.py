@@ -186,6 +186,9 @@ def test_an_interrupted_command_prints_and_keeps_nothing(files, monkeypatch):
         tick(self)
         rounds.append(1)
         if len(rounds) == 20:
+            signal.signal(
+                signal.SIGINT, signal.default_int_handler
+            )  # jobs in the background ignore it
             os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(learning._Clock, "tick", interrupted)
