@@ -55,6 +55,7 @@ nb_execution_timeout = 600  # seconds for a cell: it ends a cell that hangs
 nb_execution_raise_on_error = True
 nb_execution_in_temp = True
 nb_merge_streams = True
+nb_ipywidgets_js = {}  # its default loads widgets from another site
 
 
 def add_download(app, doctree):
