@@ -166,7 +166,7 @@ def watched(model: nn.Module, vocabulary: int) -> dict[str, Any]:
 
 
 def sentences(folder: str) -> dict[str, Any]:
-    """The cosine of two sentences, and what it is without each head."""
+    """The cosine of two sentences, and the cosine without each head."""
     import transformers
 
     model = transformers.AutoModel.from_pretrained(folder, dtype=torch.float32).eval()

@@ -125,7 +125,7 @@ def judged(name: str) -> dict[str, Any]:
 
 
 def columns(translations: Sequence[Translation]) -> dict[str, Numbers]:
-    """What tells good translations, each value alone."""
+    """The values that may tell good translations from bad ones, each alone."""
     rows = np.array([features(translation) for translation in translations])
     names = ("mean probability of words", "mean log-probability", "agreement")
     answer = {"score": np.array([translation.score for translation in translations])}

@@ -1,4 +1,4 @@
-"""What a memory adds to a model: BLEU, chrF, the curve of its weight, bytes, and the speed.
+"""Measure a model with a memory beside the model alone: BLEU, chrF, the curve of its weight, bytes, and the speed.
 
 python benchmarks/quality/remembering.py CORPUS FOLDER [--pairs N] [--sentences N] [--near N] [--similar N] [--test]
     [--tuned RUN] [--out FILE]

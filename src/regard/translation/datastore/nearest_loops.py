@@ -7,6 +7,7 @@ import numpy as np
 
 from regard.loops.compiling import compiled, inner, inner_sum, lanes
 from regard.loops.exponentials import exponential
+from regard.loops.log_sums import exponential_sum, peak_of
 
 
 @inner_sum
@@ -53,23 +54,6 @@ def nearest(queries: Any, spans: Any, starts: Any, codes: Any, distances: Any, p
                         _insert(best, places[row], distance, place)
 
 
-@inner
-def _largest(row: Any) -> Any:
-    best = row[0]
-    for i in range(np.uint64(row.size)):
-        best = row[i] if row[i] > best else best
-    return best
-
-
-@inner_sum
-def _total(row: Any, peak: Any) -> Any:
-    lanes()
-    total = np.float32(0)
-    for i in range(np.uint64(row.size)):
-        total += exponential(row[i] - peak)
-    return total
-
-
 @compiled
 def mix(logits: Any, weights: Any, tokens: Any, weight: Any) -> None:
     """Logits whose softmax is (1 - w sum(a)) p + w sum_i a_i [y = y_i], in place: those of the tokens y_i change.
@@ -81,8 +65,8 @@ def mix(logits: Any, weights: Any, tokens: Any, weight: Any) -> None:
     """
     for row in range(len(logits)):
         shares, words, values = weights[row], tokens[row], logits[row]
-        peak = _largest(values)
-        total, rest = _total(values, peak), np.float32(1)
+        peak = peak_of(values)
+        total, rest = exponential_sum(values, peak), np.float32(1)
         for share in shares:
             rest -= weight * share
         for i in range(shares.size):

@@ -9,30 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from regard.loops.compiling import compiled, inner, inner_sum, lanes
-from regard.loops.exponentials import exponential
+from regard.loops.compiling import compiled, inner
+from regard.loops.log_sums import exponential_sum, peak_of
 from regard.translation.text.tokenizer import BOS, EOS, PAD
 
 # Rules for the words that may follow a beginning.
 ANY, NO_END, ONLY_END = range(3)
-
-
-@inner
-def _largest(row: Any) -> Any:
-    """-inf stays what it is; a NaN may be lost."""
-    best = row[0]
-    for i in range(np.uint64(row.size)):
-        best = row[i] if row[i] > best else best
-    return best
-
-
-@inner_sum
-def _total(row: Any, peak: Any) -> Any:
-    lanes()
-    total = np.float32(0)
-    for i in range(np.uint64(row.size)):
-        total += exponential(row[i] - peak)
-    return total
 
 
 @inner
@@ -72,8 +54,8 @@ def best_few(rules: Any, logits: Any, allowed: Any, values: Any, words: Any) -> 
     for r in range(len(logits)):
         # log sum_j e^(x_j) = m + log sum_j e^(x_j - m).
         row, best = allowed[r], values[r]
-        peak = _largest(logits[r])
-        total = _total(logits[r], peak)
+        peak = peak_of(logits[r])
+        total = exponential_sum(logits[r], peak)
         if not total > 0 or total == np.inf:
             return False
         best[:] = -np.inf
