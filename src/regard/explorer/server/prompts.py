@@ -14,7 +14,8 @@ from starlette.routing import Route
 
 from regard.errors import RegardError
 from regard.explorer.contract import Attention, pack, stacks
-from regard.explorer.prompting import FromPrompt, LanguageModel, Reading
+from regard.explorer.prompt_runs import FromPrompt, Reading, read
+from regard.explorer.prompting import LanguageModel
 from regard.explorer.server.edits import EDITS, PATH, edits_of
 from regard.explorer.server.models import Models
 from regard.explorer.server.runs import Prompt, Run, Runs
@@ -92,7 +93,7 @@ class Prompts:
                 ids, source = list(language.start_target), prompt
             elif language.has_source:
                 ids, source = _guarded(lambda: language.target(prompt, target, task)), prompt
-            reading = _guarded(lambda: language.read(ids, task=task, chat=chat, source=source))
+            reading = _guarded(lambda: read(language, ids, task=task, chat=chat, source=source))
             base = beside.prompt.reading if beside is not None and beside.prompt else None
             typed = text or language.text(prompt)
             return self._packed(Prompt(reading, typed, chat and bool(text)), base)
@@ -111,7 +112,7 @@ class Prompts:
 
         def call(task: Task) -> bytes:
             language = reading.language
-            longer = _guarded(lambda: language.read(ids, task=task, source=reading.source))
+            longer = _guarded(lambda: read(language, ids, task=task, source=reading.source))
             return self._packed(Prompt(longer, prompt.text, prompt.chat), None)
 
         return await self._binary(request, call)
@@ -133,7 +134,7 @@ class Prompts:
                 source = language.ids(text)
             elif text != prompt.text:
                 ids = language.ids(text, prompt.chat)
-            edited = _guarded(lambda: language.read(ids, edits, task, prompt.chat, source))
+            edited = _guarded(lambda: read(language, ids, edits, task, prompt.chat, source))
             return self._packed(Prompt(edited, text, prompt.chat), reading)
 
         return await self._binary(request, call)
@@ -159,10 +160,9 @@ class Prompts:
         number = fields.integer({"part": 0, **options}, "part", 0, 1 << 20)
         if method not in ("gradient", "run"):
             raise Refused(400, "method: pass gradient or run")
-        edit = FromPrompt(text) if text else None
 
         def call(task: Task) -> dict[str, Any]:
-            effects = reading.effects(token, minus, place, edit, prompt.chat, task)
+            effects = prompt.effects(token, minus, place, text, task)
             count = 1
             if method == "gradient":
                 base, rows = _guarded(lambda: effects.estimate(task))
@@ -290,7 +290,7 @@ class Prompts:
     def _token(self, options: Options, name: str, reading: Reading) -> int:
         """A token by its id, or the one that a text begins with."""
         if isinstance(options.get(name), int):
-            return fields.integer(options, name, 0, reading.vocabulary - 1)
+            return fields.integer(options, name, 0, reading.predictions.vocabulary - 1)
         return reading.language.token(fields.text(options, name, TOKEN))
 
     async def _binary(self, request: Request, call: Callable[[Task], bytes]) -> Response:

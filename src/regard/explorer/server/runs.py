@@ -12,9 +12,11 @@ from regard.explorer import contract, translating
 from regard.explorer.contract import Attention, Scene
 from regard.explorer.direct import Direct, direct
 from regard.explorer.numbers import Arithmetic
-from regard.explorer.prompting import Reading
+from regard.explorer.prompt_effects import Effects
+from regard.explorer.prompt_runs import FromPrompt, Reading, with_run
 from regard.explorer.server.models import Models
 from regard.explorer.split_scores import ScoreSplits
+from regard.explorer.targets import Task
 from regard.explorer.tiles import Tiles
 from regard.serving.errors import Refused
 from regard.translation.results import Translation
@@ -37,6 +39,7 @@ class Prompt:
     chat: bool
     _direct: Direct | str | None = None
     _splits: ScoreSplits | None = None
+    _effects: dict[tuple[int, int | None, int, str], Effects] = field(default_factory=dict)
 
     def direct(self) -> Direct | str:
         """The summands of its logits, or why there are none; computed once."""
@@ -54,6 +57,19 @@ class Prompt:
             paths = {name: reading.seen.path(name) for name in reading.seen}
             self._splits = ScoreSplits(reading.language.model, reading.run_again, split, paths)
         return self._splits
+
+    def effects(
+        self, token: int, minus: int | None, place: int, other_text: str, task: Task
+    ) -> Effects:
+        """The effects of switching off each head, or of the heads of another prompt; those last asked for are kept."""
+        at = token, minus, place, other_text
+        if at not in self._effects:
+            reading, edit = self.reading, None
+            if other_text:
+                source = FromPrompt(other_text)
+                edit = with_run(reading.language, source, reading.ids, task, self.chat)
+            self._effects = {at: Effects(reading, token, minus, place, edit)}
+        return self._effects[at]
 
     @property
     def nbytes(self) -> int:

@@ -1,0 +1,98 @@
+"""What a language model predicts after each token of a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+LISTED = 10  # tokens that may come next, of each place
+KEPT = 100  # of these, log-probabilities that a change is compared with
+BLOCK = 1 << 22  # logits whose probabilities are computed together
+
+Spelling = Callable[[Sequence[int]], list[str]]
+
+
+class Predictions:
+    """The log-probabilities of the tokens that may follow each token of a prompt.
+
+    They are computed for some rows at a time, so that no second array of the logits' size is made. The logits are kept
+    until the first `listed`.
+
+    Attributes:
+        vocabulary: how many tokens there are.
+        of_tokens: (length - 1,), the log-probability of each token of the prompt but the first.
+    """
+
+    def __init__(self, logits: Float[Tensor, "length vocabulary"], ids: Sequence[int]) -> None:
+        self.ids, self.vocabulary = list(ids), logits.shape[-1]
+        self._logits: Tensor | None = logits
+        self._rows: list[list[dict[str, Any]]] | None = None
+        following = torch.tensor([*ids[1:], 0], device=logits.device)[:, None]
+        rows, count = max(1, BLOCK // self.vocabulary), min(KEPT, self.vocabulary)
+        blocks = [
+            _largest(block, tokens, count)
+            for block, tokens in zip(logits.split(rows), following.split(rows), strict=True)
+        ]
+        self._likeliest, self._scores, self._normalisers, of_following = map(
+            torch.cat, zip(*blocks, strict=True)
+        )
+        self.of_tokens: list[float] = of_following[:-1, 0].tolist()
+
+    def listed(self, base: Predictions | None, spelled: Spelling) -> list[list[dict[str, Any]]]:
+        """The likeliest tokens after each token, and those of another run, with both log-probabilities.
+
+        Args:
+            base: the other run, which is compared at each token of the same prompt, else at the last. It counts
+                when this is called first.
+            spelled: the texts of tokens.
+        """
+        if self._rows is None:
+            self._rows, self._logits = self._listed(base, spelled), None
+        return self._rows
+
+    def _listed(self, base: Predictions | None, spelled: Spelling) -> list[list[dict[str, Any]]]:
+        assert self._logits is not None
+        earlier = [self._of_base(base, place) for place in range(len(self.ids))]
+        likeliest = self._likeliest[:, :LISTED].tolist()
+        listed = [
+            list(dict.fromkeys([*tokens, *list(before or ())[:LISTED]]))
+            for tokens, before in zip(likeliest, earlier, strict=True)
+        ]
+        ids = sorted({token for tokens in listed for token in tokens})
+        names = dict(zip(ids, spelled(ids), strict=True))
+        rows = []
+        for place, (tokens, before) in enumerate(zip(listed, earlier, strict=True)):
+            logits = self._logits[place, torch.tensor(tokens, device=self._logits.device)]
+            scores = (logits - self._normalisers[place]).tolist()
+            entries = [
+                {"id": token, "token": names[token], "log_probability": score}
+                for token, score in zip(tokens, scores, strict=True)
+            ]
+            if before is not None:
+                for entry in entries:
+                    entry["before"] = before.get(entry["id"])
+            rows.append(sorted(entries, key=lambda entry: -entry["log_probability"]))
+        return rows
+
+    def _of_base(self, base: Predictions | None, place: int) -> dict[int, float] | None:
+        """The log-probabilities of the tokens that were likeliest in the other run, where a place can be compared."""
+        if base is None:
+            return None
+        if base.ids != self.ids:
+            if place + 1 < len(self.ids):
+                return None
+            place = -1
+        tokens, scores = base._likeliest[place].tolist(), base._scores[place].tolist()
+        return dict(zip(tokens, scores, strict=True))
+
+
+def _largest(logits: Tensor, tokens: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The likeliest tokens of each row, their log-probabilities, the log-normaliser, and the score of one token."""
+    scores = logits.log_softmax(-1)
+    top = scores.topk(count)
+    normalisers = logits.gather(-1, top.indices[:, :1]) - top.values[:, :1]
+    return top.indices, top.values, normalisers, scores.gather(-1, tokens)
