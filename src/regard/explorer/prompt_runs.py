@@ -85,7 +85,7 @@ class Reading:
             "chat": chat,
             "template": language.has_template,
             "log_probabilities": [None, *self.predictions.of_tokens],
-            "next": self.predictions.listed(base and base.predictions, self.names),
+            "next": self.predictions.listed(base.predictions if base else None, self.names),
             "edited": bool(self.edits),
             "moved": moved,
         }
