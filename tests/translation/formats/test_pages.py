@@ -99,3 +99,36 @@ def test_each_attribute_within_a_sentence_gets_its_own_translation():
     assert translated('<p>a <a title="b" alt="c">d</a> e <a title="f">g</a> h') == (
         '<p>A <a title="B" alt="C">D</a> E <a title="F">G</a> H'
     )
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<ul><li translate=no>NO<li>sí</ul>sí",
+        "<ul><li translate=no>NO <ul><li>NO</ul> NO<li>sí</ul>sí",
+        "<ul><li translate=no><div>NO<li>sí</ul>sí",
+        "<ul><li translate=no>NO</ul>sí",
+        "<ul><li class=notranslate>NO <b>NO</ul>sí",
+        "<div><p translate=no>NO <i>NO<p>sí</div>sí",
+        "<div><p translate=no>NO</div>sí",
+        "<p translate=no>NO<table><tr><td>sí</table>sí",
+        "<b><p translate=no>NO</b> NO</p>sí",
+        "<p translate=no>NO</i></section></ul> NO</p>sí",
+        "<dl><dt translate=no>NO<dd>sí<dt>sí</dl>sí",
+        "<dl><dt>sí<dd translate=no>NO<p>NO<dt>sí</dl>sí",
+        "<table><tr><td translate=no>NO<p>NO<td>sí<tr><td>sí</table>sí",
+        "<table><tr translate=no><td>NO<td>NO<tr><td>sí</table>sí",
+        "<table><thead translate=no><tr><th>NO<tbody><tr><td>sí</table>sí",
+        "<table><tr><td translate=no>NO <table><tr><td>NO</table> NO<td>sí</table>sí",
+        "<select><option translate=no>NO<option>sí</select>sí",
+        "<select><optgroup translate=no><option>NO<optgroup><option>sí</select>sí",
+        "<ruby>sí<rt translate=no>NO<rp>sí</ruby>sí",
+        "<p translate=no>NO<hr>sí",
+        "<p translate=no>NO<hr/>sí",
+        "<p>sí <code>NO</code> sí <span translate=no>NO <span>NO</span> NO</span> sí",
+        "<p><i>sí <b translate=no>NO</b> sí</i> sí",
+        "<pre>NO<b>NO</b> NO</pre>sí",
+    ],
+)
+def test_what_is_not_translated_ends_where_its_element_does(page):
+    assert translated(page) == page.replace("sí", "SÍ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.translation.formats.shouting import upper
 
 from regard.errors import DataError
 from regard.translation.formats import FORMATS, Document
@@ -67,7 +68,7 @@ def read(text: str, kind: str) -> Document:
 def test_captions_of_subrip():
     document = read(SRT, "srt")
     assert document.texts == [
-        "Le dije a mi hermano que no venga mañana.", "¿Qué?", "El gato\\No.", "x",
+        "Le dije a mi hermano que no venga mañana.", "¿Qué?", "El <g1>gato\\No</g1>.", "x",
     ]  # fmt: skip
     assert list(document.lines()) == [3, 13, 14, 23]
     changes = {
@@ -75,25 +76,85 @@ def test_captions_of_subrip():
         "no venga": "come",
         "mañana.": "tomorrow.",
         "¿Qué?": "What?",
-        "El <b>gato\\No</b>.": "Cat",
+        "El <b>gato\\No</b>.": "The <b>cat</b>.",
         "\r\nx\r": "\r\ny\r",
     }
     expected = SRT
     for source, target in changes.items():
         assert expected.count(source) == 1
         expected = expected.replace(source, target)
-    translations = ["I told my brother not to come tomorrow.", "What?", "Cat", "y"]
+    translations = ["I told my brother not to come tomorrow.", "What?", "The <g1>cat</g1>.", "y"]
     assert document.translated(translations) == expected
 
 
 def test_captions_of_webvtt():
     document = read(VTT, "vtt")
-    assert document.texts == ["Hace frío & llueve.", "El gato duerme."]
-    result = document.translated(["It's <cold> & it rains.", "Sleeps."])
+    assert document.texts == ["Hace <x1/>frío & <x3/>llueve.", "El gato duerme."]
+    result = document.translated(["It <x3/>rains & it's <x1/><cold>.", "Sleeps."])
     expected = VTT.replace(
-        "Hace <00:01.500>frío &amp; <00:01.800>llueve.", "It's &lt;cold&gt; &amp; it rains."
+        "Hace <00:01.500>frío &amp; <00:01.800>llueve.",
+        "It <00:01.500>rains &amp; it's <00:01.800>&lt;cold&gt;.",
     ).replace("El gato\nduerme.", "Sleeps.")
     assert result == expected
+
+
+def caption(text: str, kind: str = "srt") -> Document:
+    return read(f"{HEADS[kind]}{text}\n", kind)
+
+
+HEADS = {
+    "srt": "1\n00:00:01,000 --> 00:00:02,000\n",
+    "vtt": "WEBVTT\n\n00:01.000 --> 00:02.000\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "sentences", "expected"),
+    [
+        ("<i>Un</i> gato", "srt", ["<g0>Un</g0> gato"], "<i>UN</i> GATO"),
+        ("<i>- Un</i> gato", "srt", ["<g0><x1/>Un</g0> gato"], "<i>- UN</i> GATO"),
+        ("♪ <i>Un gato</i> ♪", "srt", ["Un gato"], "♪ <i>UN GATO</i> ♪"),
+        (
+            "{\\an8}Un {\\i1}gato{\\i0} x",
+            "srt",
+            ["Un <g1>gato</g1> x"],
+            "{\\an8}UN {\\i1}GATO{\\i0} X",
+        ),
+        ("<v Ana>Un gato</v> <v Bo>No", "vtt", ["Un gato", "No"], "<v Ana>UN GATO</v> <v Bo>NO"),
+        (
+            "<v Ana>Un <c.red.big>gato</c> y <b>yo",
+            "vtt",
+            ["Un <g1>gato</g1> y <x5/>yo"],
+            "<v Ana>UN <c.red.big>GATO</c> Y <b>YO",
+        ),
+        ("Un <i>gato\nnegro</i> x", "vtt", ["Un <g1>gato negro</g1> x"], "UN <i>GATO\nNEGRO</i> X"),
+        ("un &lt;g1> <i>y</i> no", "vtt", ["un <x1/> <g3>y</g3> no"], "UN &lt;g1&gt; <i>Y</i> NO"),
+    ],
+)
+def test_tags_inside_a_caption_go_with_their_words(text, kind, sentences, expected):
+    document = caption(text, kind)
+    assert document.texts == sentences
+    assert document.translated(list(map(upper, sentences))) == f"{HEADS[kind]}{expected}\n"
+
+
+def test_a_pair_of_tags_over_two_captions_is_closed_and_opened_again():
+    text = "WEBVTT\n\n00:01.000 --> 00:02.000\nUno <i>dos\n\n00:02.000 --> 00:03.000\ntres</i> cuatro.\n"
+    document = read(text, "vtt")
+    assert document.texts == ["Uno <g1>dos tres</g1> cuatro."]
+    assert document.translated(["One <g1>two three</g1> four."]) == (
+        text.replace("Uno <i>dos", "One <i>two</i>").replace("tres</i> cuatro", "<i>three</i> four")
+    )
+
+
+def test_captions_with_times_of_words_are_translated_by_themselves():
+    text = (
+        "WEBVTT\n\n00:01.000 --> 00:02.000\nUno <00:01.500>dos\n\n00:02.000 --> 00:03.000\ntres.\n"
+    )
+    assert read(text, "vtt").texts == ["Uno <x1/>dos", "tres."]
+
+
+def test_tags_that_a_translation_lost_follow_its_text():
+    assert caption("Un <i>gato</i>.").translated(["A cat."]) == f"{HEADS['srt']}A cat.<i></i>\n"
 
 
 @pytest.mark.parametrize(("text", "kind"), [(SRT, "srt"), (VTT, "vtt")], ids=["srt", "vtt"])

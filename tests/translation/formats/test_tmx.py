@@ -79,6 +79,29 @@ def test_a_language_may_be_named_with_its_region(tmp_path):
         list(memory(tmp_path, text, "es", "en-US").rows())
 
 
+def test_of_two_regions_in_a_unit_the_exact_one_is_read_then_that_of_the_file(tmp_path):
+    variants = {"es-ES": "coche", "es-MX": "carro", "en": "car", "en-GB": "motorcar"}
+    text = HEADER + "<tu>"
+    for language, segment in variants.items():
+        text += f'<tuv xml:lang="{language}"><seg>{segment}</seg></tuv>'
+    text += "</tu>" + unit("sol", "sun", ("es-ES", "en-US")) + END
+    for languages, rows in {
+        (): [("carro", "car"), ("sol", "sun")],
+        ("es", "en-GB"): [("carro", "motorcar"), ("sol", "")],
+        ("es-ES", "es-MX"): [("coche", "carro"), ("sol", "")],
+    }.items():
+        assert list(memory(tmp_path, text, *languages).rows()) == rows
+    elsewhere = text.replace("es-MX", "es-AR").replace('srclang="es-AR"', 'srclang="*all*"')
+    assert next(memory(tmp_path, elsewhere, "es", "en").rows()) == ("coche", "car")
+
+
+def test_two_regions_of_one_language_alone_are_named(tmp_path):
+    text = HEADER + unit("coche", "carro", ("es-ES", "es-MX")) + END
+    assert list(memory(tmp_path, text, "es-ES", "es-MX").rows()) == [("coche", "carro")]
+    with pytest.raises(ConfigurationError, match="has one language, es-ES, es-MX: for two regions"):
+        list(memory(tmp_path, text).rows())
+
+
 BOMB = '<!DOCTYPE tmx [<!ENTITY a "ha"><!ENTITY b "' + "&a;" * 9 + '">]>\n'
 
 

@@ -118,3 +118,35 @@ def test_what_is_protected_within_a_sentence_stays(protection):
 def test_text_with_the_form_of_a_short_tag_stays_text():
     text = "<xliff><segment><source>uno &lt;g1&gt; <x/></source></segment></xliff>"
     assert "<target>UNO &lt;g1&gt; <x/></target>" in translated(text)
+
+
+def spaced(opening: str, source: str, version: str = "2.0") -> str:
+    unit = "trans-unit" if version == "1.2" else "segment"
+    return f'<xliff version="{version}"><file {opening}><{unit}><source>{source}</source></{unit}></file></xliff>'
+
+
+@pytest.mark.parametrize("version", ["1.2", "2.0"])
+@pytest.mark.parametrize(
+    "source",
+    ["  El  <g> gato</g>\n\tduerme. ", " uno\u00a0dos", "uno \n<x/> dos", "uno\r\ndos"],
+)
+def test_white_space_is_kept_where_the_file_asks_for_it(source, version):
+    def target(opening: str) -> str:
+        result = translated(spaced(opening, source, version))
+        return re.search("<target[^>]*>(.*)</target>", result, re.DOTALL)[1]
+
+    shouted = re.sub(r"\w+(?![^<]*>)", lambda match: match[0].upper(), source)
+    assert target('xml:space="preserve"') == shouted
+    tidy = re.sub(r"\s+", " ", shouted)
+    assert target('xml:space="default"') == target("") == tidy
+
+
+def test_a_new_target_keeps_white_space_as_its_source_does():
+    text = (
+        '<xliff version="2.0"><segment><source xml:space="preserve">a  b</source></segment></xliff>'
+    )
+    assert translated(text) == text.replace(
+        "</source>", '</source><target xml:space="preserve">A  B</target>'
+    )
+    text = '<xliff xml:space="preserve"><segment xml:space="default"><source>a  b</source></segment></xliff>'
+    assert "<target>A B</target>" in translated(text)

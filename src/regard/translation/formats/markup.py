@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 _TAG = re.compile(r"<(/?)([gx])(\d+)/?>")
+_SPACED = re.compile(r" ?(<x\d+/>) ?")
 
 
 Role = Literal["text", "opening", "closing", "alone"]
@@ -35,7 +36,8 @@ class Markup:
 
     Attributes:
         text: with `<g1>`, `</g1>` for a pair of codes and `<x1/>` for one alone.
-        codes: what each of these tags stands for. Text that looks like a tag is a code with the role "text".
+        codes: what each of these tags stands for. Text that looks like a tag is a code with the role "text". A code
+            that is white space has no other space beside it.
     """
 
     text: str
@@ -46,37 +48,50 @@ class Markup:
         """The text of these pieces; halves without the other one stand alone."""
         pieces = list(_divided(pieces))
         tags = _tags(pieces)
-        text = "".join(tags.get(place, piece.text) for place, piece in enumerate(pieces))
+        text = "".join(
+            f" {tags[place]} "
+            if place in tags and piece.text.isspace()
+            else tags.get(place, piece.text)
+            for place, piece in enumerate(pieces)
+        )
         return cls(text, {tag: pieces[place] for place, tag in tags.items()})
 
     def restored(self, translation: str, escape: Callable[[str], str]) -> str:
         """The translation with the codes of the file.
 
-        Where a translation lacks codes, has them twice or in another nesting, all codes follow its text: no code of the
-        file is lost.
-
         Args:
             translation: of `text`.
             escape: writes plain text as the format does.
         """
+        return self.written(self.complete(translation), escape)
+
+    def complete(self, translation: str) -> str:
+        """The translation with each of the tags once.
+
+        Where it lacks tags, has them twice or in another nesting, all tags follow its text: no code is lost.
+        """
         tags = [match[0] for match in _TAG.finditer(translation) if match[0] in self.codes]
         if sorted(tags) == sorted(self.codes) and _is_nested(tags):
-            return "".join(self._written(translation, escape))
-        plain = " ".join(_TAG.sub(" ", translation).split())
-        return escape(plain) + "".join(self._code(tag, escape) for tag in self.codes)
+            return _SPACED.sub(
+                lambda match: match[1] if self._is_space(match[1]) else match[0], translation
+            )
+        return " ".join(_TAG.sub(" ", translation).split()) + "".join(self.codes)
+
+    def written(self, translation: str, escape: Callable[[str], str]) -> str:
+        """A translation, or a stretch of it, with the codes of the file in the places of its tags."""
+        pieces, end = list[str](), 0
+        for match in _TAG.finditer(translation):
+            if match[0] in self.codes:
+                pieces += escape(translation[end : match.start()]), self._code(match[0], escape)
+                end = match.end()
+        return "".join(pieces) + escape(translation[end:])
+
+    def _is_space(self, tag: str) -> bool:
+        return tag in self.codes and self.codes[tag].text.isspace()
 
     def _code(self, tag: str, escape: Callable[[str], str]) -> str:
         text, role = self.codes[tag]
         return escape(text) if role == "text" else text
-
-    def _written(self, translation: str, escape: Callable[[str], str]) -> Iterator[str]:
-        end = 0
-        for match in _TAG.finditer(translation):
-            if match[0] in self.codes:
-                yield escape(translation[end : match.start()])
-                yield self._code(match[0], escape)
-                end = match.end()
-        yield escape(translation[end:])
 
     @property
     def has_words(self) -> bool:
@@ -137,16 +152,34 @@ def _is_nested(tags: Sequence[str]) -> bool:
 
 def tidied(pieces: Sequence[Piece]) -> list[Piece]:
     """The pieces of text in one where they are neighbours, each run of white space as one space."""
+    return [
+        Piece(" ".join(f".{text}.".split())[1:-1]) if role == "text" else Piece(text, role)
+        for text, role in _joined(pieces)
+    ]
+
+
+def spaces_apart(pieces: Sequence[Piece]) -> list[Piece]:
+    """The pieces with each white space that is no single space between words as a code, which stays as it is."""
+    joined, answer = _joined(pieces), list[Piece]()
+    for place, piece in enumerate(joined):
+        if piece.role != "text":
+            answer.append(piece)
+            continue
+        edges = r"|\A\s" * (place == 0) + r"|\s\Z" * (place == len(joined) - 1)
+        for number, text in enumerate(re.split(rf"(\s{{2,}}|[^\S ]{edges})", piece.text)):
+            if text:
+                answer.append(Piece(text, "alone" if number % 2 else "text"))
+    return answer
+
+
+def _joined(pieces: Sequence[Piece]) -> list[Piece]:
     neighbours = list[Piece]()
     for piece in pieces:
         if neighbours and piece.role == neighbours[-1].role == "text":
             neighbours[-1] = Piece(neighbours[-1].text + piece.text)
         else:
             neighbours.append(piece)
-    return [
-        Piece(" ".join(f".{text}.".split())[1:-1]) if role == "text" else Piece(text, role)
-        for text, role in neighbours
-    ]
+    return neighbours
 
 
 def bare(pieces: Sequence[Piece]) -> slice:

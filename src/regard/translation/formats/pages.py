@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from html.parser import HTMLParser
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Literal, NamedTuple
 
 from regard.translation.formats.document import Document, Replacement, refuse
@@ -27,6 +27,35 @@ _ALONE = set("img wbr".split())
 # Elements that divide the text, whose content stays: it is no prose, or is shown as it is.
 _KEPT = set("pre script style template textarea".split())
 _VOID = set("area base br col embed hr img input link meta param source track wbr".split())
+# Elements whose end tag may be left out, and the elements whose beginning ends them.
+_ENDED_BY = {
+    name: set(enders.split())
+    for names, enders in {
+        "li": "li",
+        "dt dd": "dt dd",
+        "rt rp": "rt rp",
+        "option": "option optgroup hr",
+        "optgroup": "optgroup hr",
+        "td th": "td th tr tbody tfoot thead",
+        "tr": "tr tbody tfoot thead",
+        "tbody tfoot thead": "tbody tfoot thead",
+        "caption": "col colgroup tr tbody tfoot thead",
+        "colgroup": "tr tbody tfoot thead",
+        "head": "body",
+        "p": "address article aside blockquote caption center dd details dialog dir div dl dt fieldset figcaption"
+        " figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr li main menu nav ol p pre search section summary"
+        " table tbody td tfoot th thead tr ul",
+    }.items()
+    for name in names.split()
+}
+_ENDS_OPEN = {
+    tag: [name for name, tags in _ENDED_BY.items() if tag in tags]
+    for tag in set().union(*_ENDED_BY.values())
+}
+# A beginning ends nothing outside of these.
+_BOUNDS = set("button datalist dl menu object ol ruby select svg table template ul".split())
+# Open elements that are asked, from the innermost: a page may leave a million of them open.
+_DEEPEST = 64
 # Attributes that a person reads or hears.
 _READ = set("alt title placeholder aria-label aria-description".split())
 # Names of the <meta> whose content a person reads.
@@ -113,6 +142,13 @@ class Mark(NamedTuple):
     attributes: Sequence[Attribute] = ()
 
 
+class Element(NamedTuple):
+    """An open element, and whether it stays as it is."""
+
+    tag: str
+    is_kept: bool
+
+
 class _Tags(HTMLParser):
     """Notes where text and tags begin, but for those within elements that stay as they are."""
 
@@ -121,44 +157,72 @@ class _Tags(HTMLParser):
         self._lines = [0]
         while newline := text.find("\n", self._lines[-1]) + 1:
             self._lines.append(newline)
-        self._kept: list[str] = []  # open elements that stay as they are
-        self._kept_counts = Counter[str]()
+        self._open: list[Element] = []
+        self._open_counts = Counter[str]()
         self.marks: list[Mark] = []
         self.feed(text)
         self.close()
         self.marks.append(Mark(len(text), "dividing"))
 
     def _mark(self, role: Role | Literal["dividing"], attributes: Sequence[Attribute] = ()) -> None:
-        if not self._kept:
+        if not (self._open and self._open[-1].is_kept):
             line, column = self.getpos()
             self.marks.append(Mark(self._lines[line - 1] + column, role, attributes))
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
         options = dict(attrs)
-        self._mark(self._role(tag, "opening"), list(self._attributes(tag, options)))
-        stays = tag in _KEPT | _KEPT_WITHIN or options.get("translate") == "no"
-        if (
-            stays
+        self._end_before(tag)
+        is_kept = (
+            tag in _KEPT | _KEPT_WITHIN
+            or options.get("translate") == "no"
             or "notranslate" in (options.get("class") or "").split()
-            or (self._kept and tag == self._kept[-1])
-        ):
-            self._keep(tag)
-
-    def _keep(self, tag: str) -> None:
+        )
+        role = self._role(tag, "opening")
+        role = "alone" if is_kept and role == "opening" else role
+        self._mark(role, list(self._attributes(tag, options)))
         if tag not in _VOID:
-            self._kept.append(tag)
-            self._kept_counts[tag] += 1
+            is_inside = bool(self._open) and self._open[-1].is_kept
+            self._open.append(Element(tag, is_kept or is_inside))
+            self._open_counts[tag] += 1
+
+    def _end_before(self, tag: str) -> None:
+        """End the open elements that the beginning of this one ends."""
+        if not any(self._open_counts[name] for name in _ENDS_OPEN.get(tag, ())):
+            return
+        ended = 0
+        for depth, element in enumerate(islice(reversed(self._open), _DEEPEST), 1):
+            if tag in _ENDED_BY.get(element.tag, ()):
+                ended = depth
+            elif element.tag in _BOUNDS:
+                break
+        self._end(ended)
+
+    def _end(self, count: int) -> bool:
+        """End so many of the open elements; whether the last one of them was kept."""
+        is_kept = False
+        for _ in range(count):
+            tag, is_kept = self._open.pop()
+            self._open_counts[tag] -= 1
+        return is_kept
 
     def handle_startendtag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        self._end_before(tag)
         self._mark(self._role(tag, "alone"), list(self._attributes(tag, dict(attrs))))
 
     def handle_endtag(self, tag: str) -> None:
-        if self._kept_counts[tag]:
-            ended = ""
-            while ended != tag:
-                ended = self._kept.pop()
-                self._kept_counts[ended] -= 1
-            return
+        # An end also ends what is open inside; that of <b> ends no paragraph.
+        is_within = tag in _WITHIN | _KEPT_WITHIN
+        if self._open_counts[tag]:
+            elements = reversed(self._open)
+            for depth, element in enumerate(
+                islice(elements, _DEEPEST) if is_within else elements, 1
+            ):
+                if element.tag == tag:
+                    if self._end(depth):
+                        return
+                    break
+                if is_within and element.tag not in _WITHIN | _KEPT_WITHIN:
+                    break
         self._mark(self._role(tag, "closing"))
 
     def _role(

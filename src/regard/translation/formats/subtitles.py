@@ -9,42 +9,66 @@ import re
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import accumulate, islice, pairwise
 
 from regard.translation.formats.document import Document, Passage, Replacement, library, refuse
+from regard.translation.formats.markup import Markup, Piece, Role, bare, tidied
 
 _ARROW = "-->"
 # Tags (<i>, <v Ana>, <00:01.000>), and the settings that players read in braces ({\an8}).
 _TAG = r"<[/\w][^<>]*>|\{\\[^{}]*\}"
-_TAGS = re.compile(_TAG)
+_TAGS = re.compile(f"({_TAG})")
+# {\\i1} begins what {\\i0} ends; all other settings in braces stand alone.
+_SWITCH = re.compile(r"\{\\[bisu]([01])\}")
 _BEFORE = re.compile(rf"(?:{_TAG}|[♪#\s\-–—])*")
 # The same at the end; the text is read backwards, so that long white space takes no time.
 _AFTER = re.compile(r"(?:>[^<>]*[/\w]<|\}[^{}]*\\\{|[♪#\s])*")
 _SPACE = re.compile(r"\s*")
 _TIME_TAG = re.compile(r"<[\d:.]+>")
 _EMPTY_LINE = re.compile(r"\r?\n[^\S\n]*\r?\n")
-# A line with a dash is what another person says.
-_SPEAKER = re.compile(r"\n(?=(?:<[/\w][^<>]*>)*[-–—])")
+# A line with a dash is what another person says, and <v Name> names one.
+_SPEAKER = re.compile(r"\n(?=(?:<[/\w][^<>]*>)*[-–—])|(?=<v[.\s])")
 _ENDED = re.compile(r"[.!?…:;。！？।)\]\"'»”♪]\s*$")
 # pysubs2 takes the square of the length of a run of empty lines.
 _GAP = re.compile(r"(?:\r?\n){100}")
+# The tags of `markup`, and those of them that are halves of a pair.
+_SHORT, _PAIR = re.compile(r"</?[gx]\d+/?>"), re.compile(r"<(/?)g(\d+)>")
 # Captions of one sentence are joined up to this length, in characters.
 _LONGEST = 400
 
 
 @dataclass(frozen=True)
 class Caption:
-    """The lines of a caption, or of one speaker in it, without the tags around them."""
+    """The lines of a caption, or of one speaker in it, without the tags around them.
+
+    Attributes:
+        start, stop: its first character in the file, and the one behind its last.
+        pieces: its text, decoded, and its tags.
+        newline: the line end of the file.
+    """
 
     start: int
     stop: int
-    lines: tuple[str, ...]
+    pieces: tuple[Piece, ...]
     newline: str
 
+    @cached_property
+    def lines(self) -> list[str]:
+        """The lines that a person reads."""
+        text = "".join(piece.text for piece in self.pieces if piece.role == "text")
+        return [line for line in map(str.strip, text.split("\n")) if line]
+
+    @cached_property
+    def word_times(self) -> list[str]:
+        """The tags <00:01.000>, which say when a word is spoken."""
+        return [piece.text for piece in self.pieces if _TIME_TAG.fullmatch(piece.text)]
+
     def continues(self, following: "Caption") -> bool:
-        """Whether a sentence continues in the following caption."""
-        return not _ENDED.search(self.lines[-1][-2:]) and following.lines[0][:1].islower()
+        """Whether a sentence continues in the following caption. The times of words stay in their caption."""
+        return not (
+            _ENDED.search(self.lines[-1][-2:]) or self.word_times or following.word_times
+        ) and (following.lines[0][:1].islower())
 
 
 @dataclass(frozen=True)
@@ -58,21 +82,52 @@ class Sentence:
     def start(self) -> int:
         return self.captions[0].start
 
+    @cached_property
+    def markup(self) -> Markup:
+        """The text of all captions with their tags."""
+        pieces = (piece for caption in self.captions for piece in (Piece(" "), *caption.pieces))
+        return Markup.of(tidied(list(pieces)[1:]))
+
     @property
     def texts(self) -> Sequence[str]:
-        return [" ".join(line for caption in self.captions for line in caption.lines)]
+        return [self.markup.text]
 
     def replacements(self, translations: Sequence[str]) -> Iterator[Replacement]:
         lengths = [len(line) for caption in self.captions for line in caption.lines]
-        lines = iter(divide(translations[0], lengths))
+        lines = iter(divide(self.markup.complete(translations[0]), lengths))
+        escape = partial(html.escape, quote=False) if self.escaped else str
+        openings = ""  # of the pairs of tags that the next caption opens again
         for caption in self.captions:
             text = caption.newline.join(filter(None, islice(lines, len(caption.lines))))
-            text = html.escape(text, quote=False) if self.escaped else text
-            yield Replacement(caption.start, caption.stop, text)
+            text, openings = closed(openings + text)
+            text = self.markup.written(text, escape)
+            yield Replacement(caption.start, caption.stop, rising(text, caption.word_times))
+
+
+def closed(text: str) -> tuple[str, str]:
+    """A text with its pairs of short tags closed, and the tags that open these pairs again.
+
+    >>> closed("a <g1>b")
+    ('a <g1>b</g1>', '<g1>')
+    """
+    openings: list[str] = []
+    for closing, number in _PAIR.findall(text):
+        if closing:
+            openings.pop()
+        else:
+            openings.append(number)
+    ends = "".join(f"</g{number}>" for number in reversed(openings))
+    return text + ends, "".join(f"<g{number}>" for number in openings)
+
+
+def rising(text: str, word_times: Sequence[str]) -> str:
+    """A text with the times of its words in their order: a file whose times do not rise is broken."""
+    times = iter(word_times)
+    return _TIME_TAG.sub(lambda match: next(times, match[0]), text)
 
 
 def divide(text: str, lengths: Sequence[int]) -> list[str]:
-    """A text cut between words, into shares that are as long as `lengths` relative to one another.
+    """A text cut between words, into shares that are as long as `lengths` relative to one another; tags have no length.
 
     Each share has a word while there are words enough; the last ones are empty otherwise.
 
@@ -80,7 +135,7 @@ def divide(text: str, lengths: Sequence[int]) -> list[str]:
     (['I think', 'that he will not come'], ['Yes', ''])
     """
     words = text.split(" ")
-    ends = [0, *accumulate(len(word) + 1 for word in words)]
+    ends = [0, *accumulate(len(_SHORT.sub("", word)) + 1 for word in words)]
     scale = ends[-1] / max(sum(lengths), 1)
     cuts = [0]
     for remaining, share in zip(range(len(lengths) - 1, 0, -1), accumulate(lengths), strict=False):
@@ -144,15 +199,44 @@ def _captions(text: str, start: int, length: int, is_vtt: bool) -> Iterator[Capt
     paragraphs = _cut(text, start, stop, _EMPTY_LINE)
     for paragraph in islice(paragraphs, 1) if is_vtt else paragraphs:
         for begin, end in _cut(text, *paragraph, _SPEAKER):
-            begin = _end(_BEFORE, text, begin, end)
-            content = text[begin:end]
-            content = content[: len(content) - _end(_AFTER, content[::-1], 0, len(content))]
-            bare = _TAGS.sub("", content)
-            if any(map(str.isalpha, bare)):
-                newline = "\r\n" if "\r\n" in content else "\n"
-                lines = (html.unescape(bare) if is_vtt else bare).split("\n")
-                lines = [line for line in map(str.strip, lines) if line]
-                yield Caption(begin, begin + len(content), tuple(lines), newline)
+            head = _end(_BEFORE, text, begin, end)
+            tail = end - _end(_AFTER, text[head:end][::-1], 0, end - head)
+            pieces = [
+                *_pieces(text[begin:head], "alone"),
+                *_pieces(text[head:tail], "text"),
+                *_pieces(text[tail:end], "alone"),
+            ]
+            inside = bare(pieces)
+            start = begin + sum(len(piece.text) for piece in pieces[: inside.start])
+            content = "".join(piece.text for piece in pieces[inside])
+            caption = Caption(
+                start=start + len(content) - len(content.lstrip()),
+                stop=start + len(content.rstrip()),
+                pieces=tuple(_decoded(pieces[inside]) if is_vtt else pieces[inside]),
+                newline="\r\n" if "\r\n" in content else "\n",
+            )
+            if any(any(map(str.isalpha, line)) for line in caption.lines):
+                yield caption
+
+
+def _pieces(text: str, plain: Role) -> Iterator[Piece]:
+    """The tags of a caption, and the text between them in the role `plain`."""
+    for place, content in enumerate(_TAGS.split(text)):
+        if content:
+            yield Piece(content, _role(content) if place % 2 else plain)
+
+
+def _decoded(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    for piece in pieces:
+        yield Piece(html.unescape(piece.text)) if piece.role == "text" else piece
+
+
+def _role(tag: str) -> Role:
+    if switch := _SWITCH.fullmatch(tag):
+        return "opening" if switch[1] == "1" else "closing"
+    if tag.startswith("{") or tag.endswith("/>") or _TIME_TAG.fullmatch(tag):
+        return "alone"
+    return "closing" if tag.startswith("</") else "opening"
 
 
 def _end(pattern: re.Pattern[str], text: str, start: int, stop: int) -> int:

@@ -26,6 +26,9 @@ def is_tmx(path: Path) -> bool:
 class Tmx:
     """A translation memory. "en" reads "en", "en-GB" and "EN_us".
 
+    Of a unit with several variants of a language, say es-ES and es-MX, it reads the one that is named exactly, else
+    that of the file's srclang, else the first.
+
     Attributes:
         source_language, target_language: by default that of the file's srclang, and its only other one.
     """
@@ -43,14 +46,16 @@ class Tmx:
 
         Raises:
             DataError: the file is no TMX, is damaged or hostile; names the line.
-            ConfigurationError: it has more languages than two, and they are not named.
+            ConfigurationError: it has more languages than two, or two regions of one, and they are not named.
         """
         source, target = self.source_language, self.target_language
+        main = ""
         known: dict[str, None] = {}  # an ordered set
         units = 0
         for line, element in elements(self.path, "header", "tu"):
             if name_of(element) == "header":
-                source = source or _main(element.get("srclang", ""))
+                main = element.get("srclang", "")
+                source = source or _main(main)
                 continue
             units += 1
             texts = dict(_texts(element))
@@ -64,12 +69,17 @@ class Tmx:
                     "name two with --source-language and --target-language"
                 )
             target = target or next(iter(others), None)
-            yield _text_of(texts, source), _text_of(texts, target)
+            yield _text_of(texts, source, main), _text_of(texts, target, main)
         for language in (self.source_language, self.target_language):
             if language and units and not any(_matches(one, language) for one in known):
                 raise ConfigurationError(
                     f"{self.path}: has no {language}, but {', '.join(known) or 'no language'}"
                 )
+        if units and not target:
+            raise ConfigurationError(
+                f"{self.path}: has one language, {', '.join(known) or 'of no name'}: for two regions of it, "
+                "name them with --source-language and --target-language"
+            )
         if not units:
             raise DataError(f"{self.path}: has no translation unit: no TMX")
 
@@ -101,8 +111,11 @@ def _matches(language: str, asked: str) -> bool:
     return ours == theirs or ours.startswith(f"{theirs}-")
 
 
-def _text_of(texts: Mapping[str, str], language: str | None) -> str:
-    return next((text for name, text in texts.items() if _matches(name, language or "")), "")
+def _text_of(texts: Mapping[str, str], language: str | None, main: str) -> str:
+    """The text of a language: see `Tmx` for the order of its regions."""
+    names = [name for name in texts if _matches(name, language or "")]
+    names.sort(key=lambda name: (not _matches(language or "", name), not _matches(main, name)))
+    return texts[names[0]] if names else ""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from xml.parsers import expat
 from xml.sax.saxutils import escape
 
 from regard.translation.formats.document import Document, Replacement, refuse
-from regard.translation.formats.markup import Markup, Piece, tidied
+from regard.translation.formats.markup import Markup, Piece, spaces_apart, tidied
 
 _DEEPEST = 256
 # Elements in a source whose content is text of the sentence; that of others is code of the format it came from.
@@ -20,6 +20,7 @@ _AROUND = {"g", "mrk", "pc"}
 _NAME = re.compile(rb"<((?:[^\s/>:]+:)?)")
 _TAG = re.compile(rb"<(?:[^\"'>]|\"[^\"]*\"|'[^']*')*>")
 _DONE = {"final", "reviewed"}
+_SPACE = "http://www.w3.org/XML/1998/namespace space"
 _UNITS = {"trans-unit": "1.2", "segment": "2"}
 
 
@@ -35,6 +36,7 @@ class _Segment:
     prefix: str = ""  # of the namespace, with its colon
     target_start: str = ""
     has_target: bool = False
+    keeps_spaces: bool = False
     pieces: list[Piece] = field(default_factory=list)
 
 
@@ -67,7 +69,8 @@ class _Reader:
     def __init__(self, text: str, name: str) -> None:
         self.content, self.segments = text.encode(), list[_Segment]()
         self._text, self._name = text, name
-        self._stack: list[tuple[str, int]] = []  # names, and where a tag like <x/> ends; else 0
+        # Names, where a tag like <x/> ends, else 0, and whether white space is kept.
+        self._stack: list[tuple[str, int, bool]] = []
         self._kept = 0  # depth of elements that are not to be translated
         self._segment: _Segment | None = None
         self._inside = ""  # "source" or "target", while its content is read
@@ -114,7 +117,11 @@ class _Reader:
             raise self._refused(f"the file begins with <{name}>: no XLIFF")
         place = self._place()
         tag_end = self._tag_end(place)
-        self._stack.append((name, tag_end if self.content[place:tag_end].endswith(b"/>") else 0))
+        is_empty = self.content[place:tag_end].endswith(b"/>")
+        keeps_spaces = bool(self._stack) and self._stack[-1][2]
+        if space := attributes.get(_SPACE):
+            keeps_spaces = space == "preserve"
+        self._stack.append((name, tag_end if is_empty else 0, keeps_spaces))
         if len(self._stack) > _DEEPEST:
             raise self._refused(f"elements are nested more than {_DEEPEST} deep")
         is_fixed = self._kept or attributes.get("translate") == "no"
@@ -130,11 +137,11 @@ class _Reader:
         elif self._segment is not None and name in ("source", "target"):
             if self._stack[-2][0] in _UNITS:
                 self._inside = name
-                self._open_side(name, place)
+                self._open_side(name, place, attributes.get(_SPACE))
         elif self._segment is not None and name == "seg-source":
             self._segment.is_open = False  # its segments would have to be marked in the target
 
-    def _open_side(self, name: str, place: int) -> None:
+    def _open_side(self, name: str, place: int, space: str | None) -> None:
         segment, end = self._segment, self._tag_end(place)
         assert segment is not None
         start = self.content[place:end].decode()
@@ -145,7 +152,9 @@ class _Reader:
             segment.target_start = start[:-2] + ">" if start.endswith("/>") else start
         else:
             segment.source = place
-            segment.target_start = f"<{segment.prefix}target>"
+            attribute = f' xml:space="{space}"' if space in ("default", "preserve") else ""
+            segment.target_start = f"<{segment.prefix}target{attribute}>"
+            segment.keeps_spaces = self._stack[-1][2]
 
     def _inline(self, is_code: bool, place: int) -> None:
         if self._inside == "target":
@@ -168,7 +177,7 @@ class _Reader:
         self._segment.pieces.append(piece)
 
     def _end(self, qualified: str) -> None:
-        name, tag_end = self._stack.pop()
+        name, tag_end, _ = self._stack.pop()
         place = tag_end or self._place()
         end = tag_end or self._tag_end(place)
         self._kept -= bool(self._kept)
@@ -208,9 +217,15 @@ def read(text: str, name: str) -> Document:
     places = _characters(
         text, {place for segment in segments for place in (segment.source, *_places(segment))}
     )
+    newline = "\r\n" if "\r\n" in text else "\n"
     passages = []
     for segment in segments:
-        markup = Markup.of(tidied(segment.pieces))
+        pieces = segment.pieces
+        if segment.keeps_spaces:
+            lines = [piece._replace(text=piece.text.replace("\n", newline)) for piece in pieces]
+            markup = Markup.of(spaces_apart(lines))
+        else:
+            markup = Markup.of(tidied(pieces))
         if markup.has_words:
             start, stop = (places[place] for place in _places(segment))
             frame = _frame(segment, text, places[segment.source])
