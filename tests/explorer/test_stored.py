@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -97,9 +98,20 @@ def test_no_file_and_no_tensors_are_one_line(tmp_path, capsys, monkeypatch):
     )
     assert main(["explore", "whole.safetensors", "whole.safetensors"]) == 2
     assert "file or program at a time" in capsys.readouterr().err
+    (tmp_path / "model_here.py").write_text("def example():\n    pass\n", encoding="utf-8")
+    importlib.invalidate_caches()
+    for tile, message in [
+        ("no_such_module:call", "there is no module no_such_module, here or installed"),
+        ("no_such_package.module:call", "there is no module no_such_package, here or installed"),
+        ("json.no_such_module:call", "there is no module json.no_such_module, here or installed"),
+        ("json:nothing", "json has no function nothing"),
+        ("model_here:exmaple", "model_here has no function exmaple"),
+    ]:
+        assert main(["explore", tile]) == 2
+        # No server was started.
+        assert capsys.readouterr() == ("", f"error: {tile}: {message}\n")
     for tile, code, message in [
-        ("no_such_module:call", 2, "there is no module no_such_module"),
-        ("json:nothing", 2, "json has no function nothing"),
+        ("json:JSON", 2, "json has no function JSON"),  # a word of its comments
         ("os:getcwd", 1, "returned str"),
         ("no such model", 1, "no such model or run folder"),
     ]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import re
 import sys
@@ -146,22 +147,59 @@ def model_of(role: str, answer: Any) -> tuple[nn.Module, Callable[[], Any], dict
 
 def function(path: str, role: str) -> Callable[[], Any]:
     """The function MODULE:CALL; modules of the current folder are found too, as with `python -m`."""
+    name, attribute_path = _divided(path, role)
+    try:
+        value: Any = importlib.import_module(name)
+    except ModuleNotFoundError as fault:
+        raise _missing_module(role, fault.name) from None
+    for attribute in attribute_path.split("."):
+        value = getattr(value, attribute, None)
+    if not callable(value):
+        raise _missing_function(role, name, attribute_path)
+    return cast("Callable[[], Any]", value)
+
+
+def check_named(path: str, role: str) -> None:
+    """Raises `ConfigurationError` if MODULE:CALL names no module, or a function that its source does not mention.
+
+    Nothing is imported but the packages that hold the module.
+    """
+    name, attribute_path = _divided(path, role)
+    try:
+        spec = importlib.util.find_spec(name)
+    except ModuleNotFoundError as fault:
+        raise _missing_module(role, fault.name) from None
+    except ValueError:  # a module that is loaded, and has no spec
+        return
+    if spec is None:
+        raise _missing_module(role, name)
+    source = Path(spec.origin or "")
+    if source.suffix == ".py" and source.is_file():
+        content = source.read_bytes()
+        # Names that a module makes while it is imported are not in its source.
+        is_told = not re.search(
+            rb"import\s*\(?\s*\*|__getattr__|globals|exec|setattr|__dict__", content
+        )
+        if is_told and attribute_path.split(".")[0].encode() not in content:
+            raise _missing_function(role, name, attribute_path)
+
+
+def _divided(path: str, role: str) -> tuple[str, str]:
+    """The module and the function of MODULE:CALL; the current folder is where modules are looked for first."""
     name, colon, attribute_path = path.partition(":")
     if not (colon and name and attribute_path):
         raise ConfigurationError(f"{role}: expected MODULE:CALL, such as my_model:example")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    try:
-        value: Any = importlib.import_module(name)
-    except ModuleNotFoundError as fault:
-        raise ConfigurationError(
-            f"{role}: there is no module {fault.name}, here or installed"
-        ) from None
-    for attribute in attribute_path.split("."):
-        value = getattr(value, attribute, None)
-    if not callable(value):
-        raise ConfigurationError(f"{role}: {name} has no function {attribute_path}")
-    return cast("Callable[[], Any]", value)
+    return name, attribute_path
+
+
+def _missing_module(role: str, name: str | None) -> ConfigurationError:
+    return ConfigurationError(f"{role}: there is no module {name}, here or installed")
+
+
+def _missing_function(role: str, name: str, attribute_path: str) -> ConfigurationError:
+    return ConfigurationError(f"{role}: {name} has no function {attribute_path}")
 
 
 def is_page(out: Path) -> bool:

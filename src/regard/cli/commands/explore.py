@@ -77,6 +77,8 @@ def explore(
         opened.open(next(iter(folders)))  # a memory that cannot be read is told now
     gold = None if alignments is None else _gold(corpora.locate(alignments), flip)
     calls = [name for name in others if watching.is_call(name)]
+    for name in calls:
+        watching.check_named(name, name)
     scenes = [_scene(name) for name in others if name not in calls]
     _check_single(scenes)
 
