@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
+from tests.watching.models import llama, transformers
 
 from regard.explorer.prompting import LanguageModel
 from regard.watching.spelling import ALPHABET
@@ -39,15 +39,6 @@ class EndedBytes(Bytes):
         return super().decode([each for each in ids if each > 1 or not skip_special_tokens])
 
 
-def transformers():
-    """The package; transformers refuses the lowest safetensors that Regard allows, with an ImportError."""
-    return pytest.importorskip(
-        "transformers",
-        reason="no transformers that these versions can import",
-        exc_type=ImportError,
-    )
-
-
 def encoder_decoder(family: str) -> LanguageModel:
     """A T5, BART or Marian of two layers of four heads on each side; 0 begins a target and 1 ends it."""
     ends = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}
@@ -68,17 +59,10 @@ def encoder_decoder(family: str) -> LanguageModel:
 
 def language(name: str = "tiny", seed: int = 0) -> LanguageModel:
     """Two layers of four heads, with grouped keys."""
-    package = transformers()
-    torch.manual_seed(seed)
-    config = package.LlamaConfig(
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        initializer_range=0.5,  # so that heads differ
+    model = llama(
+        seed=seed,
         vocab_size=256,
+        initializer_range=0.5,  # so that heads differ
         max_position_embeddings=4096,
     )
-    model = package.LlamaForCausalLM(config).eval()
     return LanguageModel(name, model, Bytes(), list(b"Mary saw"))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.watching.test_values import TOKENS, gpt2, llama
+from tests.watching.models import gpt2, llama, model
+from tests.watching.test_values import TOKENS
 
 import regard
 from regard.explorer.direct import direct
@@ -15,31 +16,15 @@ QUERY, KEY = 5, 2
 CLOSE = {"atol": 1e-5, "rtol": 1e-4}
 
 
-def qwen3(**options):
-    transformers = pytest.importorskip("transformers")
-    torch.manual_seed(0)
-    config = transformers.Qwen3Config(
-        vocab_size=10,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        **options,
-    )
-    return transformers.Qwen3ForCausalLM(config).eval()
-
-
-def splits(model):
+def splits(language_model):
     def run():
-        return model(TOKENS[:1])
+        return language_model(TOKENS[:1])
 
-    with torch.no_grad(), regard.watch(model, values=True) as seen:
+    with torch.no_grad(), regard.watch(language_model, values=True) as seen:
         run()
-    split = direct(model, run, seen)
+    split = direct(language_model, run, seen)
     assert not isinstance(split, str), split
-    return ScoreSplits(model, run, split, {name: seen.path(name) for name in seen}), seen
+    return ScoreSplits(language_model, run, split, {name: seen.path(name) for name in seen}), seen
 
 
 def of_llama(block, stream, place, head, side):
@@ -57,12 +42,12 @@ def of_llama(block, stream, place, head, side):
 
 @torch.no_grad()
 def test_a_score_is_the_sum_over_pairs_that_the_formula_of_llama_gives():
-    model = llama()
-    scores, seen = splits(model)
+    language_model = llama()
+    scores, seen = splits(language_model)
     name, head = "layer.1.self", 3
     names, queries, keys = scores.of(name, head, QUERY, KEY)
     assert names == ["embedding", "layer.0.self", "layer.0.mlp", "biases"]
-    block = model.model.layers[1]
+    block = language_model.model.layers[1]
     for side, place, vectors in (("query", QUERY, queries), ("key", KEY, keys)):
         stream = scores.direct.summands[:3, place]
         expected = of_llama(block, stream, place, head, side)
@@ -77,13 +62,13 @@ def test_a_score_is_the_sum_over_pairs_that_the_formula_of_llama_gives():
 
 @torch.no_grad()
 def test_biases_of_norms_and_projections_are_one_summand():
-    model = gpt2()
-    block, head = model.transformer.h[1], 1
+    language_model = gpt2()
+    block, head = language_model.transformer.h[1], 1
     for parameter in (block.ln_1.bias, block.attn.c_attn.bias):
         parameter.normal_()
-    scores, _ = splits(model)
+    scores, _ = splits(language_model)
     _, queries, _ = scores.of("layer.1.self", head, QUERY, KEY)
-    width = model.config.n_embd // model.config.n_head
+    width = language_model.config.n_embd // language_model.config.n_head
     columns = slice(head * width, (head + 1) * width)
     weight, bias = block.attn.c_attn.weight[:, columns], block.attn.c_attn.bias[columns]
     torch.testing.assert_close(queries[-1], block.ln_1.bias @ weight + bias, **CLOSE)
@@ -96,9 +81,9 @@ def test_biases_of_norms_and_projections_are_one_summand():
 
 @torch.no_grad()
 def test_norms_of_queries_and_keys_have_their_deviation():
-    model = qwen3()
-    model.model.layers[1].self_attn.q_norm.weight.uniform_(0.5, 2.0)
-    scores, seen = splits(model)
+    qwen3 = model("Qwen3", "ForCausalLM", num_key_value_heads=2, head_dim=8)
+    qwen3.model.layers[1].self_attn.q_norm.weight.uniform_(0.5, 2.0)
+    scores, seen = splits(qwen3)
     _, queries, keys = scores.of("layer.1.self", 3, QUERY, KEY)
     call = seen.parts("layer.1.self")
     torch.testing.assert_close(queries.sum(0), call.query[0, 3, QUERY], **CLOSE)

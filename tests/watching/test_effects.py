@@ -7,8 +7,9 @@ from functools import partial
 import pytest
 import torch
 from tests.watching.cases import CLOSE
+from tests.watching.models import gpt2, llama
 from tests.watching.test_patching import CLEAN, CORRUPTED, patched, states_of, with_states
-from tests.watching.test_values import TOKENS, gpt2, llama, ours, torch_encoder
+from tests.watching.test_values import TOKENS, ours, torch_encoder
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
@@ -422,7 +423,7 @@ def test_a_metric_of_the_last_token_needs_the_logits_of_that_token_alone():
 
 
 def test_layers_below_a_single_one_are_computed_once():
-    model, calls = llama(layers=3), []
+    model, calls = llama(num_hidden_layers=3), []
     model.model.layers[0].mlp.register_forward_hook(lambda *_: calls.append(0))
     table = regard.effects(model, TOKENS, metrics.Difference(4, 1), layers=[1], batch=1)
     assert table.reused

@@ -4,74 +4,36 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.watching import models
 from tests.watching.cases import CLOSE, by_hand
+from tests.watching.models import SIZES, bert, gemma, gpt_oss, llama
 
 import regard
 
-transformers = pytest.importorskip("transformers")
+transformers = models.transformers()
 
 TOKENS = torch.randint(5, 50, (2, 9), generator=torch.Generator().manual_seed(0))
 MASK = torch.ones(2, 9, dtype=torch.long)
 MASK[1, 6:] = 0
 LEFT = MASK.flip(-1)
-SIZES = {
-    "vocab_size": 60,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-}
+T5_SIZES = {"d_kv": 8, "d_ff": 64}
 TOLD = {"max_new_tokens": 5, "min_new_tokens": 5, "do_sample": False}
 
 
-def bert(implementation):
-    settings = transformers.BertConfig(**SIZES, attn_implementation=implementation)
-    return built_model(transformers.BertModel, settings)
-
-
-def llama(implementation):
-    settings = transformers.LlamaConfig(
-        **SIZES, num_key_value_heads=2, eos_token_id=None, attn_implementation=implementation
-    )
-    return built_model(transformers.LlamaForCausalLM, settings)
-
-
-def gemma(implementation):
-    settings = transformers.Gemma2Config(
-        **SIZES,
-        num_key_value_heads=2,
-        head_dim=8,
-        sliding_window=4,
-        attn_logit_softcapping=1.0,
-        query_pre_attn_scalar=4,
-        eos_token_id=None,
-        attn_implementation=implementation,
-    )
-    return built_model(transformers.Gemma2ForCausalLM, settings)
-
-
 def marian(implementation):
-    settings = transformers.MarianConfig(
-        vocab_size=60,
+    sizes = {f"{side}_layers": 2 for side in ("encoder", "decoder")}
+    sizes |= {f"{side}_attention_heads": 4 for side in ("encoder", "decoder")}
+    sizes |= {f"{side}_ffn_dim": 64 for side in ("encoder", "decoder")}
+    ends = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}
+    return models.model(
+        "Marian",
+        "MTModel",
+        **sizes,
+        **ends,
         d_model=32,
-        encoder_layers=2,
-        decoder_layers=2,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=64,
-        decoder_ffn_dim=64,
-        pad_token_id=0,
-        eos_token_id=1,
-        decoder_start_token_id=0,
         forced_eos_token_id=None,
         attn_implementation=implementation,
     )
-    return built_model(transformers.MarianMTModel, settings)
-
-
-def built_model(kind, settings):
-    torch.manual_seed(1)
-    return kind(settings).eval()
 
 
 def eager_weights(make, tokens, mask, **named):
@@ -175,12 +137,8 @@ def test_an_encoder_and_a_decoder_that_generates():
 
 
 def test_relative_positions_are_biases():
-    settings = transformers.T5Config(
-        vocab_size=60, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4
-    )
     for implementation in ("eager", "sdpa"):
-        settings._attn_implementation = implementation
-        model = built_model(transformers.T5EncoderModel, settings)
+        model = models.model("T5", "EncoderModel", **T5_SIZES, attn_implementation=implementation)
         with torch.no_grad(), regard.watch(model) as attentions:
             model(TOKENS, attention_mask=MASK)
         weights = [attentions[name].weights() for name in attentions]
@@ -197,14 +155,12 @@ def test_relative_positions_are_biases():
 
 
 def test_attentions_have_the_same_names_in_every_model_with_an_encoder_and_a_decoder():
-    sizes = {"vocab_size": 60, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2}
-    t5 = transformers.T5Config(**sizes, num_heads=4, decoder_start_token_id=0)
     encoder, decoder = transformers.BertConfig(**SIZES), transformers.BertConfig(**SIZES)
     two = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
     for model in (
         marian("sdpa"),
-        built_model(transformers.T5ForConditionalGeneration, t5),
-        built_model(transformers.EncoderDecoderModel, two),
+        models.model("T5", "ForConditionalGeneration", **T5_SIZES, decoder_start_token_id=0),
+        transformers.EncoderDecoderModel(two).eval(),
     ):
         with torch.no_grad(), regard.watch(model) as attentions:
             model(input_ids=TOKENS, decoder_input_ids=TOKENS[:, :7])
@@ -219,18 +175,7 @@ def test_attentions_have_the_same_names_in_every_model_with_an_encoder_and_a_dec
 
 
 def test_sinks_take_their_share():
-    settings = transformers.GptOssConfig(
-        **SIZES,
-        num_key_value_heads=2,
-        head_dim=8,
-        num_local_experts=2,
-        num_experts_per_tok=1,
-        sliding_window=4,
-        attn_implementation="eager",
-    )
-    model = built_model(transformers.GptOssForCausalLM, settings)
-    for layer in model.model.layers:
-        torch.nn.init.normal_(layer.self_attn.sinks)
+    model = gpt_oss("eager")
     with torch.no_grad(), regard.watch(model, heads=[2, 0]) as attentions:
         expected = model(TOKENS, output_attentions=True).attentions
     for look, weights in zip(attentions.values(), expected, strict=True):

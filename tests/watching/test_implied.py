@@ -6,20 +6,14 @@ from functools import partial
 
 import pytest
 import torch
+from tests.watching import models
 from tests.watching.cases import CLOSE, by_hand
-from tests.watching.test_huggingface import (
-    LEFT,
-    MASK,
-    SIZES,
-    TOKENS,
-    TOLD,
-    assert_rows,
-    built_model,
-)
+from tests.watching.models import bert, gemma, gpt_oss, llama
+from tests.watching.test_huggingface import LEFT, MASK, TOKENS, TOLD, assert_rows
 
 import regard
 
-transformers = pytest.importorskip("transformers")
+transformers = models.transformers()
 flash = pytest.importorskip("transformers.modeling_flash_attention_utils")
 from transformers.integrations.flash_attention import flash_attention_forward  # noqa: E402
 from transformers.masking_utils import flash_attention_mask  # noqa: E402
@@ -103,60 +97,16 @@ def register(name, function, mask=None):
         transformers.AttentionMaskInterface.register(name, mask)
 
 
-def bert(implementation):
-    settings = transformers.BertConfig(**SIZES, attn_implementation=implementation)
-    return built_model(transformers.BertModel, settings)
-
-
-def llama(implementation):
-    settings = transformers.LlamaConfig(
-        **SIZES, num_key_value_heads=2, eos_token_id=None, attn_implementation=implementation
-    )
-    return built_model(transformers.LlamaForCausalLM, settings)
-
-
-def gemma(implementation):
-    """With a soft cap, and a window in every other layer."""
-    settings = transformers.Gemma2Config(
-        **SIZES,
-        num_key_value_heads=2,
-        head_dim=8,
-        sliding_window=4,
-        attn_logit_softcapping=1.0,
-        query_pre_attn_scalar=4,
-        eos_token_id=None,
-        attn_implementation=implementation,
-    )
-    return built_model(transformers.Gemma2ForCausalLM, settings)
-
-
 def modern(implementation):
     """An encoder with a window to both sides."""
-    settings = transformers.ModernBertConfig(
-        **SIZES,
+    return models.model(
+        "ModernBert",
+        "Model",
         pad_token_id=0,
         local_attention=4,
         global_attn_every_n_layers=2,
         attn_implementation=implementation,
     )
-    return built_model(transformers.ModernBertModel, settings)
-
-
-def gpt_oss(implementation):
-    """With a sink in each head."""
-    settings = transformers.GptOssConfig(
-        **SIZES,
-        num_key_value_heads=2,
-        head_dim=8,
-        num_local_experts=2,
-        num_experts_per_tok=1,
-        sliding_window=4,
-        attn_implementation=implementation,
-    )
-    model = built_model(transformers.GptOssForCausalLM, settings)
-    for layer in model.model.layers:
-        torch.nn.init.normal_(layer.self_attn.sinks, generator=torch.Generator().manual_seed(0))
-    return model
 
 
 def weights_of(model, *arguments, **named):

@@ -7,7 +7,8 @@ from functools import partial
 import pytest
 import torch
 from tests.watching.cases import CLOSE
-from tests.watching.test_values import TOKENS, bert, gpt2, llama, ours
+from tests.watching.models import bert, gpt2, llama
+from tests.watching.test_values import TOKENS, ours
 
 import regard
 from regard.edits import From, Mean, Scale
@@ -17,7 +18,7 @@ CLEAN, CORRUPTED = TOKENS[:1], torch.tensor([[3, 5, 8, 3, 5, 8, 9]])
 CASES = {
     "gpt2": (gpt2, lambda model: model.transformer.h[1].attn.c_proj, 3),
     "llama": (llama, lambda model: model.model.layers[1].self_attn.o_proj, 4),
-    "bert": (bert, lambda model: model.encoder.layer[1].attention.output.dense, 3),
+    "bert": (bert, lambda model: model.encoder.layer[1].attention.output.dense, 4),
     "ours": (ours, lambda model: model.layer.output_projection, 4),
 }
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from tests.watching.cases import CLOSE
-from tests.watching.test_values import TOKENS, gpt2, llama
+from tests.watching.models import gpt2, llama
+from tests.watching.test_values import TOKENS
 
 import regard
 from regard import metrics

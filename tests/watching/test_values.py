@@ -5,44 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 from tests.watching.cases import CLOSE
+from tests.watching.models import bert, gpt2, llama, transformers
 
 import regard
 from regard.watching import WatchError
 
-transformers = pytest.importorskip("transformers")
+transformers()
 TOKENS = torch.tensor([[3, 5, 7, 3, 5, 7, 9], [1, 2, 3, 4, 1, 2, 3]])
-
-
-def gpt2():
-    torch.manual_seed(1)
-    config = transformers.GPT2Config(vocab_size=20, n_embd=24, n_layer=2, n_head=3, n_positions=32)
-    return transformers.GPT2LMHeadModel(config).eval()
-
-
-def llama(layers=2):
-    torch.manual_seed(1)
-    config = transformers.LlamaConfig(
-        vocab_size=20,
-        hidden_size=24,
-        intermediate_size=32,
-        num_hidden_layers=layers,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-    )
-    return transformers.LlamaForCausalLM(config).eval()
-
-
-def bert():
-    torch.manual_seed(1)
-    config = transformers.BertConfig(
-        vocab_size=20,
-        hidden_size=24,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=3,
-    )
-    return transformers.BertModel(config).eval()
 
 
 class Encoder(torch.nn.Module):
