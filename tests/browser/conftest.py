@@ -16,6 +16,7 @@ import regard
 from regard.explorer import Attention, Scene, Sequence
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+PATIENCE = 120_000  # milliseconds that a condition may take; the machine may be busy
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +26,7 @@ def browser():
     if CHROMIUM is None:
         pytest.skip("no chromium on this machine: apt-get install chromium")
     flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+    playwright.expect.set_options(timeout=PATIENCE)
     with playwright.sync_playwright() as running:
         browser = running.chromium.launch(executable_path=CHROMIUM, args=flags)
         yield browser
@@ -57,7 +59,7 @@ class Recorded:
         self._open -= 1
 
     def settle(self, milliseconds: int = 300, seconds: int = 120) -> None:
-        """Wait until no request has been open for `rest` milliseconds, for `most` seconds at most."""
+        """Wait until no request has been open for some milliseconds, for so many seconds at most."""
         end = time.monotonic() + seconds
         self.page.wait_for_timeout(milliseconds)
         while self._open and time.monotonic() < end:
@@ -73,6 +75,7 @@ def open_page(browser):
         context = browser.new_context(
             viewport={"width": width, "height": height}, reduced_motion="reduce", **how
         )
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         recorded = Recorded(context.new_page())
         recorded.page.goto(address)
