@@ -18,12 +18,15 @@ from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser
 from regard.attention.parts import Part
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike
 from regard.attention.shapes import Frame, ShapeError
+from regard.loops.availability import serve
+from regard.memory import one_pass
+from regard.memory.bounded import SMALL, Linear
 from regard.memory.file import CLASSES, MemoryFileError, check_width, component, describe
 from regard.memory.found import EmptyMemoryError
 from regard.memory.memory import EMPTY, SHARPNESS, Encoder, Memory
 from regard.memory.ngrams import CharacterNgrams
 from regard.memory.searching import search
-from regard.memory.store import Store
+from regard.memory.store import VECTORS, Store
 from regard.memory.stored_entries import StoredEntries
 from regard.memory.vectors import aligned
 
@@ -163,6 +166,9 @@ class StoredMemory(Memory):
 
     def _part(self, query: Tensor, mask: Tensor | None) -> Part:
         """The sum over all blocks, in one pass."""
+        if (form := self._form(query)) is not None:
+            pairs, readable = self._pairs(query), self._readable(query, mask)
+            return one_pass.part_of(form, pairs, self.entries.d_value, readable)
         values = None
         if self.entries.store.state.values is not None:
             values = self._blocks("values", query)
@@ -170,6 +176,24 @@ class StoredMemory(Memory):
             Part.of(scores, key if values is None else next(values)[1])
             for _, key, scores in self._scores(query, mask, self._temperature())
         )
+
+    def _form(self, query: Tensor) -> Linear | None:
+        """The scores as compiled loops read them; None where they do not, or the memory is small."""
+        store, score = self.entries.store, self.score or ScaledDot()
+        entry_bytes = sum(store.vectors(name).row_bytes for name in VECTORS)
+        is_small = store.state.rows * entry_bytes < SMALL
+        if is_small or query.dim() > 2 or self._is_traced(query) or not serve(query):
+            return None
+        form = Linear.of(score, query.double(), query.shape[-1], self._temperature())
+        return form if one_pass.serves(form) else None
+
+    def _pairs(self, query: Tensor) -> Iterator[tuple[tuple[int, int], Tensor, Tensor]]:
+        """The rows of each block, its keys and its values; those of float16 as they are."""
+        keys = self._blocks("keys", query, narrow=torch.float16)
+        if self.entries.store.state.values is None:
+            return ((span, key, key) for span, key in keys)
+        values = self._blocks("values", query, narrow=torch.float16)
+        return ((span, key, value) for (span, key), (_, value) in zip(keys, values, strict=True))
 
     def _read_over_ranks(self, query: Tensor, mask: Tensor | None, group: Any) -> Tensor:
         """The values of the entries of all ranks, blended."""
@@ -270,18 +294,25 @@ class StoredMemory(Memory):
         blocks = self._blocks("values", weights)
         return torch.stack([weights[..., slice(*span)] @ value for span, value in blocks]).sum(0)
 
-    def _blocks(self, name: str, query: Tensor) -> Iterator[tuple[tuple[int, int], Tensor]]:
+    def _is_traced(self, query: Tensor) -> bool:
+        """Whether a reading of this query has gradients."""
+        tensors = (query, *self.parameters())
+        return torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
+
+    def _blocks(
+        self, name: str, query: Tensor, narrow: torch.dtype = torch.float32
+    ) -> Iterator[tuple[tuple[int, int], Tensor]]:
         """The rows and the vectors of each block in float32; the next block takes the same room.
 
         Where gradients are wanted, each block has room of its own: the backward pass needs it again.
+        Vectors of the type `narrow` are not widened.
         """
-        traced = torch.is_grad_enabled() and any(
-            each.requires_grad for each in (query, *self.parameters())
-        )
+        traced = self._is_traced(query)
         store = self.entries.store
         file = store.vectors(name)
         room = aligned(file.block * file.row_bytes)
-        wide = None if file.dtype == torch.float32 else torch.empty(file.block, file.width)
+        is_narrow = file.dtype not in (torch.float32, narrow)
+        wide = torch.empty(file.block, file.width) if is_narrow else None
         for start, stop in store.spans():
             vectors = file.read(start, stop, room)
             vectors = vectors if wide is None else file.widened(vectors, wide)
