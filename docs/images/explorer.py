@@ -169,9 +169,9 @@ def answered_by_keyboard(
 
 def names(call: str, folder: Path) -> None:
     """Take the steps of `answered_by_keyboard`."""
-    from regard.cli.commands.explore import _opened
+    from regard.cli.commands.explore import _answer
 
-    language = _opened(call).language
+    language = _answer(call).language
     address = served(Explorer(Models({}), languages=[language] if language else []))
     folder.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as running:

@@ -241,7 +241,7 @@ def example():
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    scene = explore._opened("long_text:example").scene
+    scene = explore._answer("long_text:example").scene
     (attention,) = scene.attentions
     assert attention.shape == (4, 12_000, 12_000)
     state = "#view=map&attention=layer.0.self&head=1&row=10000&column=2345"

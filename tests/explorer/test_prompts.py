@@ -9,6 +9,7 @@ from tests.explorer.bundles import Bundle
 from tests.explorer.languages import language
 
 from regard.explorer import contract
+from regard.explorer.prompt_runs import read
 from regard.explorer.server import Explorer, Models, application
 
 HOST = "127.0.0.1:8000"
@@ -232,7 +233,7 @@ def test_long_texts_are_computed_head_by_head(server, tiny, monkeypatch):
     monkeypatch.setattr(contract.pack, "__defaults__", (None, 100))
     header = bundle(server, "prompt", model="tiny", text="a b c " * 50).header
     assert header["attentions"][0].keys() == {"name", "kind", "rows", "columns", "heads", "shape"}
-    look = tiny.read(list(("a b c " * 50).encode())).seen["layer.1.self"][0]
+    look = read(tiny, list(("a b c " * 50).encode())).seen["layer.1.self"][0]
     at = {"run": header["run"], **HEAD}
     picture = server.get("/api/picture", params={**at, "exact": 1}).content
     expected = look[2].map(128, 128, reduce="max")
@@ -247,7 +248,7 @@ def test_long_texts_are_computed_head_by_head(server, tiny, monkeypatch):
     row = server.get(
         "/api/rollout", params={"run": header["run"], "stack": 0, "query": 250}
     ).content
-    seen = tiny.read(list(("a b c " * 50).encode())).seen
+    seen = read(tiny, list(("a b c " * 50).encode())).seen
     steps = [(seen[name].weights()[0].mean(0) + torch.eye(300)) / 2 for name in seen]
     torch.testing.assert_close(
         torch.frombuffer(bytearray(row), dtype=torch.float32), (steps[1] @ steps[0])[250], **CLOSE
@@ -317,6 +318,6 @@ def test_a_pass_ends_when_nobody_waits_for_it(tiny):
             raise Cancelled
 
     with pytest.raises(Cancelled):
-        tiny.read(IDS, task=task)
+        read(tiny, IDS, task=task)
     assert told == [("running the model", 0, 2), ("running the model", 1, 2)]
-    assert len(tiny.read(IDS).seen) == 2  # no hook stays
+    assert len(read(tiny, IDS).seen) == 2  # no hook stays

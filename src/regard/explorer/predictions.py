@@ -20,7 +20,7 @@ class Predictions:
     """The log-probabilities of the tokens that may follow each token of a prompt.
 
     They are computed for some rows at a time, so that no second array of the logits' size is made. The logits are kept
-    until the first `listed`.
+    until `rows` is called.
 
     Attributes:
         vocabulary: how many tokens there are.
@@ -42,7 +42,7 @@ class Predictions:
         )
         self.of_tokens: list[float] = of_following[:-1, 0].tolist()
 
-    def listed(self, base: Predictions | None, spelled: Spelling) -> list[list[dict[str, Any]]]:
+    def rows(self, base: Predictions | None, spelled: Spelling) -> list[list[dict[str, Any]]]:
         """The likeliest tokens after each token, and those of another run, with both log-probabilities.
 
         Args:
@@ -51,30 +51,30 @@ class Predictions:
             spelled: the texts of tokens.
         """
         if self._rows is None:
-            self._rows, self._logits = self._listed(base, spelled), None
+            self._rows, self._logits = self._compared(base, spelled), None
         return self._rows
 
-    def _listed(self, base: Predictions | None, spelled: Spelling) -> list[list[dict[str, Any]]]:
+    def _compared(self, base: Predictions | None, spelled: Spelling) -> list[list[dict[str, Any]]]:
         assert self._logits is not None
-        earlier = [self._of_base(base, place) for place in range(len(self.ids))]
+        base_scores = [self._of_base(base, place) for place in range(len(self.ids))]
         likeliest = self._likeliest[:, :LISTED].tolist()
-        listed = [
-            list(dict.fromkeys([*tokens, *list(before or ())[:LISTED]]))
-            for tokens, before in zip(likeliest, earlier, strict=True)
+        candidates = [
+            list(dict.fromkeys([*tokens, *list(scores or ())[:LISTED]]))
+            for tokens, scores in zip(likeliest, base_scores, strict=True)
         ]
-        ids = sorted({token for tokens in listed for token in tokens})
+        ids = sorted({token for tokens in candidates for token in tokens})
         names = dict(zip(ids, spelled(ids), strict=True))
         rows = []
-        for place, (tokens, before) in enumerate(zip(listed, earlier, strict=True)):
+        for place, (tokens, compared) in enumerate(zip(candidates, base_scores, strict=True)):
             logits = self._logits[place, torch.tensor(tokens, device=self._logits.device)]
             scores = (logits - self._normalisers[place]).tolist()
             entries = [
                 {"id": token, "token": names[token], "log_probability": score}
                 for token, score in zip(tokens, scores, strict=True)
             ]
-            if before is not None:
+            if compared is not None:
                 for entry in entries:
-                    entry["before"] = before.get(entry["id"])
+                    entry["before"] = compared.get(entry["id"])
             rows.append(sorted(entries, key=lambda entry: -entry["log_probability"]))
         return rows
 

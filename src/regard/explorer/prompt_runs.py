@@ -85,7 +85,7 @@ class Reading:
             "chat": chat,
             "template": language.has_template,
             "log_probabilities": [None, *self.predictions.of_tokens],
-            "next": self.predictions.listed(base.predictions if base else None, self.names),
+            "next": self.predictions.rows(base.predictions if base else None, self.names),
             "edited": bool(self.edits),
             "moved": moved,
         }
@@ -149,9 +149,9 @@ def with_run(
         return edit
     prompt = language.ids(edit.text, chat)
     ids, source = (ids, prompt) if language.has_source else (prompt, [])
-    with watch(language.model, values=True) as other:
+    with watch(language.model, values=True) as donor:
         _logits(language, ids, source, {}, task)
-    return From(other, heads=edit.heads, replaces=edit.replaces)  # type: ignore[arg-type]
+    return From(donor, heads=edit.heads, replaces=edit.replaces)  # type: ignore[arg-type]
 
 
 def _logits(
@@ -162,10 +162,10 @@ def _logits(
     task: Task,
 ) -> tuple[Tensor, Change | None]:
     """The logits at each token, (length, vocabulary)."""
-    edited = change(language.model, edits) if edits else nullcontext()
-    with torch.no_grad(), layers_told(language.model, task), edited as opened:
+    context = change(language.model, edits) if edits else nullcontext()
+    with torch.no_grad(), layers_told(language.model, task), context as edited:
         output = language.run(ids, source)
     logits = logits_of(output)[0]
     if len(logits) != len(ids):
         raise PromptError(f"the model returned {len(logits)} rows of logits for {len(ids)} tokens")
-    return logits, opened
+    return logits, edited

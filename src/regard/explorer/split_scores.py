@@ -73,9 +73,9 @@ class AttentionGraph:
 
     @torch.enable_grad()
     def split(
-        self, side: str, head: int, place: int, parts: Float[Tensor, "parts width"]
-    ) -> Float[Tensor, "parts_and_biases d_head"]:
-        """What each part of the input adds to the query or key of a head at a place, and what biases add.
+        self, side: str, head: int, place: int, summands: Float[Tensor, "summands width"]
+    ) -> Float[Tensor, "summands_and_biases d_head"]:
+        """What each summand of the input adds to the query or key of a head at a place, and what biases add.
 
         Raises:
             DirectError: they are not linear in it.
@@ -86,16 +86,17 @@ class AttentionGraph:
         for number in vector:
             (gradient,) = torch.autograd.grad(number, self.entered, retain_graph=True)
             rows.append(gradient[0, place])
-        (slope,) = torch.autograd.grad(vector.sum(), self.entered, create_graph=True)
-        if slope.requires_grad:
-            (bend,) = torch.autograd.grad(
-                slope.sum(), self.entered, retain_graph=True, allow_unused=True
+        (total,) = torch.autograd.grad(vector.sum(), self.entered, create_graph=True)
+        if total.requires_grad:
+            (second,) = torch.autograd.grad(
+                total.sum(), self.entered, retain_graph=True, allow_unused=True
             )
-            if bend is not None and bool(bend.any()):
+            if second is not None and bool(second.any()):
                 raise DirectError(f"its {side} is not linear in the input of the attention")
-        slopes = torch.stack(rows)
-        biases = vector.detach() - slopes @ parts.sum(0)  # that of the norm before is one of them
-        return torch.cat([parts @ slopes.mT, biases[None]])
+        gradients = torch.stack(rows)
+        # The bias of the norm before is one of them.
+        biases = vector.detach() - gradients @ summands.sum(0)
+        return torch.cat([summands @ gradients.mT, biases[None]])
 
 
 def _with_fixed_deviation(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> Any:
@@ -123,7 +124,7 @@ class ScoreSplits:
     run: Callable[[], Any]
     direct: Direct
     paths: dict[str, str]  # by the names of attentions
-    _kept: tuple[str, AttentionGraph] | None = field(default=None, repr=False)
+    _graph: tuple[str, AttentionGraph] | None = field(default=None, repr=False)
 
     def of(self, name: str, head: int, query: int, key: int) -> tuple[list[str], Tensor, Tensor]:
         """The names of the summands, and what each adds to the query and to the key of a head.
@@ -131,9 +132,9 @@ class ScoreSplits:
         Raises:
             DirectError: the reason why they cannot be split.
         """
-        if self._kept is None or self._kept[0] != name:
-            self._kept = name, AttentionGraph.of(self.model, self.run, self.paths[name])
-        graph = self._kept[1]
+        if self._graph is None or self._graph[0] != name:
+            self._graph = name, AttentionGraph.of(self.model, self.run, self.paths[name])
+        graph = self._graph[1]
         names = self.direct.names[: self.direct.names.index(name)]
         queries = graph.split("query", head, query, self.direct.entering(name, query))
         keys = graph.split("key", head, key, self.direct.entering(name, key))

@@ -63,8 +63,8 @@ def explore(
     from regard.translation.opening import find
 
     streams.output()
-    others = [name for name in names or () if _is_scene(name)]
-    models = [name for name in names or [DEFAULT_MODEL] if name not in others]
+    scene_names = [name for name in names or () if _is_scene(name)]
+    models = [name for name in names or [DEFAULT_MODEL] if name not in scene_names]
     folders = {Path(name).name or name: find(name) for name in models}
     if memory is not None and len(models) != 1:
         raise ConfigurationError("--memory is of one model: name that model alone")
@@ -72,14 +72,14 @@ def explore(
         raise ConfigurationError("--flip belongs to --alignments")
     if alignments is not None and not models:
         raise ConfigurationError("--alignments needs a translator: name a model or run folder")
-    opened = Models(folders, device, memory)
+    translators = Models(folders, device, memory)
     if memory is not None:
-        opened.open(next(iter(folders)))  # a memory that cannot be read is told now
+        translators.open(next(iter(folders)))  # a memory that cannot be read is told now
     gold = None if alignments is None else _gold(corpora.locate(alignments), flip)
-    calls = [name for name in others if watching.is_call(name)]
+    calls = [name for name in scene_names if watching.is_call(name)]
     for name in calls:
         watching.check_named(name, name)
-    scenes = [_scene(name) for name in others if name not in calls]
+    scenes = [_scene(name) for name in scene_names if name not in calls]
     _check_single(scenes)
 
     def ready(address: str) -> None:
@@ -87,15 +87,15 @@ def explore(
         if open_:
             typer.launch(address)
 
-    def end(shown: list[Opened]) -> None:
-        _check_single([*scenes, *(each.scene for each in shown if each.scene is not None)])
-        for each in shown:
-            explorer.add(each)
+    def end(answers: list[Opened]) -> None:
+        _check_single([*scenes, *(answer.scene for answer in answers if answer.scene is not None)])
+        for answer in answers:
+            explorer.add(answer)
 
     with Signals():
         scene = scenes[0] if scenes else None
-        opening = Opening(calls, _opened, end) if calls else None
-        explorer = Explorer(opened, scene, gold, opening=opening)
+        opening = Opening(calls, _answer, end) if calls else None
+        explorer = Explorer(translators, scene, gold, opening=opening)
         serve(explorer, port, ready)
 
 
@@ -127,7 +127,7 @@ def _is_file(name: str) -> bool:
     return name.lower().endswith(".safetensors") and not Path(name).is_dir()
 
 
-def _opened(name: str) -> Opened:
+def _answer(name: str) -> Opened:
     """A model of the user's own: it reads prompts, or its attentions are those of one run."""
     from regard.explorer.server.opening import Opened
 
