@@ -315,7 +315,7 @@ def first_minute(kind: str) -> float:
     if kind == "first additive":
         command = [sys.executable, "-c", FIRST_ADDITIVE]
     else:
-        command = [sys.executable, "-m", "regard.cli.main", "translate"]
+        command = [sys.executable, "-m", "regard", "translate"]
     text = "".join(f"Tom tiene {n} perros en la casa de su amigo.\n" for n in range(lines))
     with tempfile.TemporaryDirectory() as cache:
         environment = {**os.environ, "NUMBA_CACHE_DIR": cache, "XDG_CACHE_HOME": cache}
