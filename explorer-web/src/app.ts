@@ -4,11 +4,11 @@ import { signal, Signal } from "@preact/signals";
 import { createContext } from "preact";
 import { useContext } from "preact/hooks";
 import type { Theme } from "./colour";
-import { Bundle, Header } from "./contract";
+import { Bundle, Header, Printed } from "./contract";
 import { Lines } from "./lines";
 import { save } from "./drawing";
 import { Tone, TONES } from "./raster";
-import { Ask, failure, posted } from "./server";
+import { answered, Ask, failure, posted } from "./server";
 import { MEAN, Source } from "./source";
 import { Address } from "./state";
 
@@ -24,6 +24,8 @@ export class App {
   readonly model: Signal<string>;
   readonly text: Signal<string>;
   readonly prefix: Signal<string>;
+  readonly terms: Signal<string>; // a glossary, as a person types it
+  readonly printed: Signal<Printed | null> = signal(null); // of the sentence that is shown
   readonly attention: Signal<string>;
   readonly head: Signal<number>;
   readonly row: Signal<number | null>;
@@ -39,6 +41,7 @@ export class App {
   readonly links: Signal<string>; // gold links of a typed sentence, such as "0-0 1-2": source word, target word
   private readonly listed: Signal<string[]>;
   private running: AbortController | null = null;
+  private printing: AbortController | null = null;
 
   /** `models`: those of the server, the first is the default; none for a file or a notebook. */
   constructor(
@@ -55,6 +58,7 @@ export class App {
     this.model = address.text("model", models[0] ?? languages[0] ?? "");
     this.text = address.text("text");
     this.prefix = address.text("prefix");
+    this.terms = address.text("terms");
     this.attention = address.text("attention");
     this.head = address.number("head", MEAN);
     this.row = address.place("row");
@@ -159,7 +163,20 @@ export class App {
     }
     const request = { model: this.model.value, text, prefix, links: this.links.value };
     const bundle = await this.ask("api/translate", request, "translating");
-    if (bundle) this.show(bundle);
+    if (!bundle) return;
+    this.show(bundle);
+    if (!prefix) await this.print();
+  }
+
+  /** Ask for the sentence as `regard translate` prints it. */
+  private async print(): Promise<void> {
+    const { signal } = (this.printing = new AbortController());
+    const request = { model: this.model.value, text: this.text.value, glossary: rows(this.terms.value) };
+    try {
+      this.printed.value = await answered<Printed>(this.server, "api/printed", request, signal);
+    } catch (fault) {
+      if (!signal.aborted) this.error.value = fault instanceof Error ? fault.message : String(fault);
+    }
   }
 
   /** Run the model on a prompt; on its first one if there is no text. What it predicts is compared with the run shown.
@@ -217,6 +234,8 @@ export class App {
   }
 
   private begin(text: string, prefix: string, pair: number | null, again: boolean): void {
+    this.printing?.abort();
+    this.printed.value = null;
     this.text.value = text;
     this.prefix.value = prefix;
     this.pair.value = pair;
@@ -244,6 +263,10 @@ export class App {
     return this.scene.value?.header ?? null;
   }
 }
+
+/** Lines "source = target" as those of a glossary, which have a tab there; "source =" leaves a term as it is. */
+const rows = (terms: string): string =>
+  terms.replace(/^([^\t\n=]*?) *=([^\t\n]*)$/gm, (_, source: string, target: string) => `${source}\t${target.trim() || "="}`);
 
 export async function post(server: Ask, path: string, request: object, abort?: AbortSignal): Promise<Bundle> {
   const answer = await server(path, posted(request, abort));

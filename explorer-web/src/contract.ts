@@ -61,6 +61,15 @@ export interface Translation {
   notes: string[];
 }
 
+/** A line as `regard translate` prints it. */
+export interface Printed {
+  text: string;
+  quality: number | null; // the probability that it is good
+  doubts: string[];
+  terms: Record<string, string>; // those that were placed
+  overlapping: string[]; // terms that overlap longer ones
+}
+
 /** Gold links between words, or tokens where there are no words: (column, row) of the attentions named. */
 export interface Links {
   of: string[];

@@ -193,6 +193,31 @@ def test_evil_input_to_the_server_is_text(translators, open_page):
     assert not any("alert" in each or "dialog" in each for each in recorded.errors)
 
 
+def test_terms_are_placed_in_the_text_that_the_command_prints(translators, open_page, translator):
+    text = "El <b>gato</b> negro duerme."
+    page = open_page(address(translators, text=text), width=360, height=800).page
+    printed = page.locator(".printed")
+    printed.wait_for()
+    assert printed.locator("p").first.inner_text() == translator.translate([text])[0].text
+    summary = page.locator(".terms summary")
+    summary.focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.type(f"gato* = {EVIL}")
+    with page.expect_response("**/api/printed"):
+        page.keyboard.press("Control+Enter")
+    printed.get_by_text("terms: gato → ").wait_for()
+    assert EVIL in printed.inner_text()
+    assert page.locator("img").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.keyboard.type("\ngato* = cat")
+    page.keyboard.press("Control+Enter")
+    alert = page.get_by_role("alert")
+    alert.wait_for()
+    assert "glossary:2: 'gato*' is 'cat' here" in alert.inner_text()
+    assert page.locator(".target-words button").count()  # the model's own reading is there
+
+
 def test_a_node_of_the_search_is_translated_from_there(translators, open_page, translator):
     page = open_page(address(translators, text=TEXT, tree=1)).page
     page.locator(".beam button.kept").first.wait_for()

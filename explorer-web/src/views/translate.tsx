@@ -11,6 +11,7 @@ import { MEAN, Source } from "../source";
 import { pieceText } from "../text";
 import { AttentionChoice, ModelChoice } from "../choices";
 import { FileLines, Pairs } from "./lines";
+import { Printed, Terms } from "./printed";
 
 export function Translate() {
   const app = useApp();
@@ -31,6 +32,7 @@ export function Translate() {
 
 function Input({ app }: { app: App }) {
   const [text, setText] = useState(app.text.value);
+  const [terms, setTerms] = useState(app.terms.value);
   const [over, setOver] = useState(false);
   const field = useRef<HTMLInputElement>(null);
   useEffect(() => setText(app.text.value), [app.text.value]);
@@ -43,6 +45,7 @@ function Input({ app }: { app: App }) {
       class={over ? "input over" : "input"}
       onSubmit={(event) => {
         event.preventDefault();
+        app.terms.value = terms;
         app.translate(text);
       }}
       onDragOver={(event) => {
@@ -74,6 +77,7 @@ function Input({ app }: { app: App }) {
         />
       </label>
       <Follow app={app} />
+      <Terms terms={terms} change={setTerms} />
     </form>
   );
 }
@@ -131,6 +135,7 @@ function Read({ app, source, translation }: Reading) {
   return (
     <>
       <Sentences {...{ app, source, attention, labels, row, top, revealed, choose }} />
+      <Printed app={app} translation={translation.translation} />
       {translation.notes.map((note) => (
         <p class="note" key={note}>
           {note}

@@ -20,6 +20,7 @@ from regard.translation.decoding.prefix import goes_on
 from regard.translation.evaluation.gold import Gold
 from regard.translation.results import Translation
 from regard.translation.text.batches import sources, targets
+from regard.translation.text.glossary import Glossary
 from regard.translation.text.tokenizer import EOS
 from regard.translation.translator import Translator
 from regard.watching import Seen, change, watch
@@ -69,6 +70,13 @@ def explore(
         more = {"alternatives": _alternatives(translator, translation, logits)}
     beam = None if edits else _beam(translator, tree)
     return scenes.of_translation(translation, attentions, model, more, beam=beam), translation
+
+
+def printed(translator: Translator, text: str, glossary: Glossary | None = None) -> dict[str, Any]:
+    """A line as `regard translate` prints it: each sentence by itself, with stand-ins, tags and terms in place."""
+    (translation,) = translator.translate([text], glossary=glossary)
+    names = ("text", "quality", "doubts", "terms", "overlapping")
+    return {name: getattr(translation, name) for name in names}
 
 
 def of_gold(

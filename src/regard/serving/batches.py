@@ -1,15 +1,16 @@
 """Sentences of many requests, translated together: one thread computes, and a batch has sentences of like length."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from regard.serving.errors import Cancelled
 from regard.serving.metrics import Metrics
 from regard.serving.pairs import Pair
+from regard.serving.stopping import Stoppable
 from regard.translation.engines import SearchEngine
 from regard.translation.results import Translation
 from regard.translation.text.glossary import Glossary
@@ -40,20 +41,6 @@ class _Waiting:
     since: float = field(default_factory=monotonic)
 
 
-class _Stoppable:
-    """An engine whose search ends at the next step once `check` raises."""
-
-    def __init__(self, engine: SearchEngine, check: Callable[[], None]) -> None:
-        self._engine, self._check = engine, check
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-    def step(self, *arguments: Any) -> Any:
-        self._check()
-        return self._engine.step(*arguments)
-
-
 class Batches:
     """The queue of sentences before one thread, which translates a batch at a time.
 
@@ -68,7 +55,7 @@ class Batches:
         self._news = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "translate")
         for translator in set(translators.values()):
-            stoppable = _Stoppable(translator.engine, self._check)
+            stoppable = Stoppable(translator.engine, self._check)
             translator.engine = cast(SearchEngine, stoppable)
 
     def __len__(self) -> int:

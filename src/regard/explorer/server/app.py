@@ -29,11 +29,13 @@ from regard.explorer.tiles import SIZE, Tiles
 from regard.serving import fields, listening
 from regard.serving.errors import HANDLERS, Refused
 from regard.serving.guard import Guard
+from regard.serving.stopping import stoppable
 from regard.serving.work import Work
 from regard.translation.evaluation.alignment import Link, parse_links
 from regard.translation.evaluation.gold import Gold
 
 TEXT = 4000  # characters of a sentence
+TERMS, GLOSSARY = 1000, 20_000  # of a glossary, and its characters
 LINES = 8  # sentences of a request that asks for translations alone
 BINARY = "application/octet-stream"
 HEAD = ("run", "attention", "head")  # fields that name a head of a run
@@ -119,6 +121,19 @@ class Explorer:
             return pack(scene, self.runs.add(Run(scene, exact, translation)))
 
         return await self._binary(request, call)
+
+    async def printed(self, request: Request) -> Response:
+        """The translation of a line as `regard translate` prints it, with the terms of a glossary."""
+        options = fields.parse(await request.body(), "model", "text", "glossary")
+        model, text = fields.text(options, "model", 200), fields.text(options, "text", TEXT)
+        glossary = fields.glossary(options, "glossary", TERMS, GLOSSARY)
+
+        def call(check: Callable[[], None]) -> dict[str, Any]:
+            translator = self.models.open(self.models.exact(model))
+            with stoppable(translator, check):
+                return translating.printed(translator, text, glossary)
+
+        return JSONResponse(await self.work.run(request, call))
 
     async def gold_pairs(self, request: Request) -> Response:
         """The sentences with gold links, and their translations."""
@@ -307,6 +322,7 @@ def application(explorer: Explorer, hosts: list[str]) -> Starlette:
             Route("/api/scene", explorer.start),
             Route("/api/models", explorer.model_names),
             Route("/api/translate", explorer.translate, methods=["POST"]),
+            Route("/api/printed", explorer.printed, methods=["POST"]),
             Route("/api/pairs", explorer.gold_pairs),
             Route("/api/pair", explorer.pair, methods=["POST"]),
             Route("/api/lines", explorer.lines, methods=["POST"]),
