@@ -122,6 +122,13 @@ def passes(
     ways: dict[str, Callable[..., Tensor]], sides: list[Tensor], leaves: list[Tensor]
 ) -> dict[str, Any]:
     """The measurements of the forward pass, and of both."""
+    return {name: measured(runs) for name, runs in runs_of(ways, sides, leaves).items()}
+
+
+def runs_of(
+    ways: dict[str, Callable[..., Tensor]], sides: list[Tensor], leaves: list[Tensor]
+) -> dict[str, dict[str, Run]]:
+    """The forward pass of each way, and both passes."""
 
     def forward(way: Callable[..., Tensor]) -> None:
         with torch.no_grad():
@@ -132,21 +139,20 @@ def passes(
         torch.autograd.grad(reading, leaves, torch.ones_like(reading))
 
     return {
-        name: measured({way: partial(run, function) for way, function in ways.items()})
+        name: {way: partial(run, function) for way, function in ways.items()}
         for name, run in (("forward", forward), ("both", both))
     }
 
 
-def graphed(way: Callable[..., Tensor], sides: list[Tensor]) -> Run:
-    """A replay of the forward pass from a CUDA graph: without the time of Python."""
+def graphed(run: Run) -> Run:
+    """A replay of a run from a CUDA graph: without the time of Python."""
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
-    with torch.no_grad():
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            way(*sides)
-        torch.cuda.current_stream().wait_stream(stream)
-        with torch.cuda.graph(graph):
-            way(*sides)
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        run()
+    torch.cuda.current_stream().wait_stream(stream)
+    with torch.cuda.graph(graph):
+        run()
     return graph.replay
 
 
@@ -202,19 +208,23 @@ def masked(name: str, length: int, dtype: torch.dtype, flex_too: bool) -> dict[s
     kernel = regard.explain(*sides, mask=rule).kernel
     row = {"mask": name, "length": length, "dtype": str(dtype), "kernel": kernel, "error": error}
     row |= {"mask itself, megabytes": length**2 / 1e6, **passes(ways, sides, sides)}
-    runs = {}
-    for name in ways:
-        try:
-            runs[name] = graphed(ways[name], sides)
-        except RuntimeError as error:
-            row[f"{name} in no graph"] = str(error)[:100]
-    return {**row, "graph": measured(runs)}
+    for passed, runs in runs_of(ways, sides, sides).items():
+        replays = {}
+        for way, run in runs.items():
+            try:
+                replays[way] = graphed(run)
+            except RuntimeError as error:
+                row[f"{way} in no graph"] = str(error)[:100]
+        row["graph" if passed == "forward" else "graph, both"] = measured(replays)
+    return row
 
 
 def shown(row: dict[str, Any]) -> None:
     """One line: milliseconds and megabytes of each way."""
     head = [str(row[key]) for key in ("size", "mask", "length", "dtype", "kernel") if key in row]
-    for name in ("forward", "both", "graph")[: 2 + ("graph" in row)]:
+    for name in ("forward", "both", "graph", "graph, both"):
+        if name not in row:
+            continue
         times, room = row[name]["milliseconds"], row[name]["megabytes"]
         cells = [
             f"{way} {taken:.3f} ({room[way]:.0f})" if isinstance(taken, float) else f"{way} {taken}"

@@ -235,20 +235,23 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from regard.attention.kernels.triton.backward import backward
 from regard.attention.kernels.triton.bias import bias_gradients
-from regard.attention.kernels.triton.dots import dot_gradients
+from regard.attention.kernels.triton.dots import gradients, means_of, read
 from regard.attention.kernels.triton.forward import forward
+from regard.attention.kernels.triton.runs import runs_of_keys, runs_of_queries
 from regard.attention.kernels.triton.scores import prepare_features
 
 POINTERS = {"where": "*i64", "order": "*i64", "starts": "*i64", "spans": "*i32", "asking": "*i64",
-            "stored": "*i64", "mask": "*u8", "a_beyond": "*i32", "c_beyond": "*i32", "beyond": "*i32"}
-WHOLE = {"queries", "keys", "hidden", "width", "a_stored", "c_stored", "entries", "depth", "length",
-         "stored_length", "stored_hidden"} | {
+            "stored": "*i64", "mask": "*u8", "a_beyond": "*i32", "c_beyond": "*i32", "beyond": "*i32",
+            "table": "*i32", "by_queries": "*i32", "by_keys": "*i32"}
+WHOLE = {"queries", "keys", "hidden", "width", "a_stored", "c_stored", "entries", "length",
+         "stored_length", "stored_hidden", "query_row", "key_row", "value_row"} | {
     f"{plane}_{axis}" for plane in ("mask", "bias") for axis in ("entry", "row", "column")}
-ALL = {"SPANS": True, "DOCUMENTS": True, "MASK": True, "BIAS": True, "CAPPED": True, "DOTS": False,
-       "OUTER": 32, "INNER": 16, "WIDE": 64, "DEEP": 32}
-for kernel, more in ((prepare_features, {}), (forward, {}), (forward, {"DOTS": True, "CAPPED": False}),
+ALL = {"SPANS": True, "DOCUMENTS": True, "MASK": True, "BIAS": True, "CAPPED": True, "ALIGNED": True,
+       "OUTER": 32, "INNER": 16, "WIDE": 64, "DEEP": 32, "DEPTH": 24, "WIDTH": 64, "BLOCK": 32,
+       "KEY_OUTER": 32, "KEY_INNER": 16}
+for kernel, more in ((prepare_features, {}), (forward, {}),
                      (backward, {"BY_KEYS": True}), (backward, {"BY_KEYS": False}),
-                     (dot_gradients, {"BY_KEYS": True}), (dot_gradients, {"BY_KEYS": False}),
+                     (read, {}), (gradients, {}), (means_of, {}), (runs_of_keys, {}), (runs_of_queries, {}),
                      (bias_gradients, {"ONE_ROW": True, "ONE_COLUMN": False})):
     fixed = {name: value for name, value in {**ALL, **more}.items() if name in kernel.arg_names}
     types = {name: "constexpr" if name in fixed else "i32" if name in WHOLE
@@ -269,4 +272,4 @@ def test_it_compiles_for_a_gpu_without_atomics() -> None:
         timeout=600,
         env=surroundings,
     )
-    assert ran.stdout.split("\n") == ["atomics 0"] * 8 + [""], ran.stderr
+    assert ran.stdout.split("\n") == ["atomics 0"] * 10 + [""], ran.stderr

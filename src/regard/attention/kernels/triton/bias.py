@@ -9,15 +9,29 @@ stands for, in one order, so that the gradient takes the bias's number memory an
 import triton
 import triton.language as tl
 
-from regard.attention.kernels.triton.dots import weight_gradients
 from regard.attention.kernels.triton.scores import additive_tile, capped_tile, is_beyond
 from regard.attention.kernels.triton.tiles import (
     entries_of,
     keys_of,
     load_plane,
+    load_rows,
     readable_tile,
     weigh_tile,
 )
+
+
+@triton.jit
+def weight_gradients(
+    outer, inner, at_outer, at_inner, outer_length, inner_length, width, WIDE: tl.constexpr
+):
+    """The products of the values and the upstream gradients, (outer, inner)."""
+    total = tl.zeros((at_outer.shape[0], at_inner.shape[0]), tl.float32)
+    for start in range(0, width, WIDE):
+        wide = start + tl.arange(0, WIDE)
+        outer_rows = load_rows(outer, at_outer, outer_length, wide, width)
+        inner_rows = load_rows(inner, at_inner, inner_length, wide, width)
+        total += tl.dot(outer_rows, tl.trans(inner_rows), input_precision="tf32x3")
+    return total
 
 
 @triton.jit

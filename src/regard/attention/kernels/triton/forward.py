@@ -26,9 +26,9 @@ def forward(
     where, a, c, w, v, spans, bias, mask, asking, stored, a_beyond, c_beyond,
     bias_entry, bias_row, bias_column, mask_entry, mask_row, mask_column,
     reading, norms, queries, keys, hidden, width, a_stored, c_stored, factor, cap, entries,
-    DOTS: tl.constexpr, SPANS: tl.constexpr, DOCUMENTS: tl.constexpr, MASK: tl.constexpr,
+    SPANS: tl.constexpr, DOCUMENTS: tl.constexpr, MASK: tl.constexpr,
     BIAS: tl.constexpr, CAPPED: tl.constexpr,
-    OUTER: tl.constexpr, INNER: tl.constexpr, WIDE: tl.constexpr, DEEP: tl.constexpr,
+    OUTER: tl.constexpr, INNER: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """Program (query block of a batch entry, stretch of the value's width, share of the keys)."""
     blocks = tl.cdiv(queries, OUTER)
@@ -39,7 +39,6 @@ def forward(
     at_queries = block * OUTER + tl.arange(0, OUTER)
     rows = at_queries[:, None]
     wide = tl.program_id(1) * WIDE + tl.arange(0, WIDE)
-    deep = tl.arange(0, DEEP)
     v += at_v * keys * width
     w += at_w * hidden
     spans += at_spans * 2 * queries
@@ -47,16 +46,11 @@ def forward(
     mask += at_mask * mask_entry
     asking += at_asking * queries
     stored += at_stored * keys
-    direct = False
-    if DOTS:
-        c += at_c * keys * hidden
-        query_block = load_rows(a + at_a * queries * hidden, at_queries, queries, deep, hidden)
-    else:
-        query_block = a + at_a * 2 * hidden * a_stored
-        c += at_c * 2 * hidden * c_stored
-        a_beyond += at_a * (a_stored // 16)
-        c_beyond += at_c * (c_stored // 16)
-        direct = is_beyond(a_beyond, block * OUTER, a_stored, OUTER)
+    a += at_a * 2 * hidden * a_stored
+    c += at_c * 2 * hidden * c_stored
+    a_beyond += at_a * (a_stored // 16)
+    c_beyond += at_c * (c_stored // 16)
+    direct = is_beyond(a_beyond, block * OUTER, a_stored, OUTER)
     peak = tl.full((OUTER, 1), float("-inf"), tl.float32)
     total = tl.zeros((OUTER, 1), tl.float32)
     blend = tl.zeros((OUTER, WIDE), tl.float32)
@@ -65,16 +59,10 @@ def forward(
     for position in range(begin, end, INNER):
         at_keys = position + tl.arange(0, INNER)
         columns = at_keys[None, :]
-        if DOTS:
-            key_block = load_rows(c, at_keys, keys, deep, hidden)
-            scores = tl.dot(query_block, tl.trans(key_block), input_precision="tf32x3")
-        else:
-            apart = direct | is_beyond(c_beyond, position, c_stored, INNER)
-            scores = tl.trans(
-                additive_tile(
-                    query_block, c, w, at_queries, at_keys, a_stored, c_stored, hidden, apart
-                )
-            )
+        apart = direct | is_beyond(c_beyond, position, c_stored, INNER)
+        scores = tl.trans(
+            additive_tile(a, c, w, at_queries, at_keys, a_stored, c_stored, hidden, apart)
+        )
         if CAPPED:
             scores = capped_tile(scores, w, hidden, cap)
         readable = readable_tile(
@@ -90,14 +78,12 @@ def forward(
         fade = tl.exp2((peak - ground) * (factor * LOG2E))
         total = total * fade + tl.sum(weights, 1, keep_dims=True)
         values = load_rows(v, at_keys, keys, wide, width)
-        if not DOTS:
-            values = values.to(tl.float32)
-        blend = blend * fade + tl.dot(weights.to(values.dtype), values, input_precision="tf32x3")
+        blend = blend * fade + tl.dot(weights, values, input_precision="tf32x3")
         peak = higher
     blend = blend / tl.where(total > 0.0, total, 1.0)
     place = entry + tl.program_id(2) * entries
     reading += place * queries * width
-    store_rows(reading, at_queries, queries, wide, width, blend.to(reading.dtype.element_ty))
+    store_rows(reading, at_queries, queries, wide, width, blend)
     if tl.program_id(1) == 0:
         norms += place * 2 * queries
         tl.store(norms + rows, peak, mask=rows < queries)

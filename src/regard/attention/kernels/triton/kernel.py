@@ -4,7 +4,7 @@ Triton itself is loaded on the first call.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import TypeVar
@@ -22,7 +22,7 @@ from regard.attention.kernels.dots import dots_objection, factors
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.sdpa import is_triangle
 from regard.attention.masks import Mask
-from regard.attention.products import product_dtype
+from regard.attention.products import HALVES, product_dtype
 from regard.attention.scores.score import is_dots, pairwise
 from regard.loops.availability import differentiated, transformed
 
@@ -30,7 +30,8 @@ Answer = TypeVar("Answer")
 STORED = (torch.float32, torch.float16, torch.bfloat16)
 LEAST = (8, 0)  # whose matrix units multiply numbers of 19 bits, three times for float32
 WIDEST = 128  # of vectors whose dot products a tile holds
-PAIRS = 1 << 27  # of all heads, from which masked dot products are faster here (benchmarks/gpu.py)
+# Pairs of all heads from which masked dot products are faster here (benchmarks/gpu_tiles.py).
+PAIRS, HALF_PAIRS = 1 << 23, 1 << 26
 COUNTED = 1 << 31  # numbers of an entry that its kernels can address
 WRITTEN = 1 << 24  # queries x keys of a mask that is too large to write out
 
@@ -68,24 +69,36 @@ class Triton:
         """Whether this is faster than the equations as they stand, or than a mask that is written out."""
         if not is_dots(request.score):
             return request.is_large
-        return request.pairs >= PAIRS or request.queries * request.keys >= WRITTEN
+        pairs = HALF_PAIRS if product_dtype(request.query) in HALVES else PAIRS
+        return request.pairs >= pairs or request.queries * request.keys >= WRITTEN
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
-        from regard.attention.kernels.triton.operator import additive, dots, readable_of
+        return _dots(request, value) if is_dots(request.score) else _additive(request, value)
 
-        mask, frame = request.mask, request.frame
-        readable = _once(request, "readable", lambda: readable_of(rules_of(mask, frame), frame))
 
-        if not is_dots(request.score):
-            a, c, w, bias, cap, temperature = operands(request, torch.float32)
-            reading = additive(a, c, w, value.float(), bias, readable, 1.0 / temperature, cap)
-            return reading.to(value.dtype)
-        query, key, scale = factors(request)
-        dtype = product_dtype(query)
-        if _interpreted() and dtype == torch.bfloat16:  # which the interpreter cannot multiply
-            dtype = torch.float32
-        reading = dots(query.to(dtype), key.to(dtype), value.to(dtype), readable, scale)
-        return reading.to(product_dtype(value))
+def _additive(request: Request, value: Tensor) -> Tensor:
+    from regard.attention.kernels.triton.operator import additive, readable_of
+
+    mask, frame = request.mask, request.frame
+    readable = _once(request, "readable", lambda: readable_of(rules_of(mask, frame), frame))
+    a, c, w, bias, cap, temperature = operands(request, torch.float32)
+    reading = additive(a, c, w, value.float(), bias, readable, 1.0 / temperature, cap)
+    return reading.to(value.dtype)
+
+
+def _dots(request: Request, value: Tensor) -> Tensor:
+    from regard.attention.kernels.triton.products import dots, runs_of
+    from regard.attention.kernels.triton.sizes import of_dots
+
+    mask, frame = request.mask, request.frame
+    query, key, scale = factors(request)
+    dtype = product_dtype(query)
+    if _interpreted() and dtype == torch.bfloat16:  # which the interpreter cannot multiply
+        dtype = torch.float32
+    tiles = of_dots(query.shape[-1], value.shape[-1], dtype.itemsize)
+    runs = _once(request, tiles, lambda: runs_of(rules_of(mask, frame), frame, tiles))
+    reading = dots(query.to(dtype), key.to(dtype), value.to(dtype), runs, scale)
+    return reading.to(product_dtype(value))
 
 
 def _numbers(request: Request, value: Tensor) -> int:
@@ -106,7 +119,7 @@ def _writes_planes(request: Request) -> bool:
     return request.bias_function is not None or _is_written(request)
 
 
-def _once(request: Request, question: str, answer: Callable[[], Answer]) -> Answer:
+def _once(request: Request, question: Hashable, answer: Callable[[], Answer]) -> Answer:
     """An answer about the mask, worked out once for all layers that share it."""
     return answer() if request.layout is None else request.layout.once(question, answer)
 

@@ -1,4 +1,4 @@
-"""The kernels as one function of torch: tensors with broadcast batch axes in, gradients out."""
+"""Additive attention as one function of torch: tensors with broadcast batch axes in, gradients out."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,6 @@ from regard.attention.kernels.additive.requests import OWN, Rules, batch_of
 from regard.attention.kernels.triton import sizes
 from regard.attention.kernels.triton.backward import backward
 from regard.attention.kernels.triton.bias import bias_gradients
-from regard.attention.kernels.triton.dots import dot_gradients
 from regard.attention.kernels.triton.forward import forward
 from regard.attention.kernels.triton.scores import prepare_features
 from regard.attention.shapes import Frame, Shape
@@ -70,9 +69,9 @@ class Call:
     scores: Scores
     batch: Shape
     where: Tensor
-    a: Tensor  # (entries, queries, hidden), or queries
-    c: Tensor  # (entries, keys, hidden), or keys
-    w: Tensor  # (entries, hidden), or empty: scores are dot products
+    a: Tensor  # (entries, queries, hidden)
+    c: Tensor  # (entries, keys, hidden)
+    w: Tensor  # (entries, hidden)
     v: Tensor  # (entries, keys, width)
     spans: Tensor  # (entries, 2, queries); this and the rest are empty where there is none
     bias: Tensor
@@ -89,39 +88,35 @@ class Call:
         return len(self.where)
 
     @property
-    def are_dots(self) -> bool:
-        return self.w.numel() == 0
-
-    @property
-    def rules(self) -> dict[str, bool]:
-        return {"SPANS": self.spans.numel() > 0, "DOCUMENTS": self.asking.numel() > 0}
-
-    @property
     def switches(self) -> dict[str, bool]:
-        planes = {"MASK": self.mask.numel() > 0, "BIAS": self.bias.numel() > 0}
-        return {**self.rules, **planes, "CAPPED": self.scores.cap > 0}
+        rules = {
+            "SPANS": self.spans,
+            "DOCUMENTS": self.asking,
+            "MASK": self.mask,
+            "BIAS": self.bias,
+        }
+        return {
+            **{name: side.numel() > 0 for name, side in rules.items()},
+            "CAPPED": self.scores.cap > 0,
+        }
 
     def inputs(self, a: Features, c: Features, v: Tensor) -> list[Any]:
-        """The first arguments of the kernels for additive scores, and of the forward pass."""
+        """The first arguments of the kernels."""
         w = self.w
-        if not self.are_dots and w.shape[1] < a.stored[0]:
+        if w.shape[1] < a.stored[0]:
             w = pad(w, (0, 1))
         sides = (a.doubled, c.doubled, w, v, self.spans, self.bias, self.mask, self.asking)
         planes = (*_strides(self.bias), *_strides(self.mask))
         return [self.where, *sides, self.stored, a.beyond, c.beyond, *planes]
 
     def numbers(self, a: Features, c: Features) -> list[Any]:
-        """The last arguments of these kernels."""
-        queries, keys, hidden, width = self.sizes
-        if not self.are_dots:
-            hidden = a.stored[0]
+        """The last arguments of the kernels."""
+        queries, keys, _, width = self.sizes
         lengths = a.stored[1], c.stored[1]
-        return [queries, keys, hidden, width, *lengths, self.scores.factor, self.scores.cap]
+        return [queries, keys, a.stored[0], width, *lengths, self.scores.factor, self.scores.cap]
 
     def features(self) -> tuple[Features, Features]:
         """Both sides as the kernels read them."""
-        if self.are_dots:
-            return Features(self.a[:, None], self.where), Features(self.c[:, None], self.where)
         return _prepared(self.a), _prepared(self.c)
 
     def per_entry(self, tensor: Tensor, side: int) -> Tensor:
@@ -203,19 +198,14 @@ def _sides(
 
 def _read(call: Call) -> tuple[Tensor, Tensor]:
     """The reading, (entries, queries, width), and the highest score and the total of each query."""
-    queries, keys, depth, width = call.sizes
-    tile, shares = (
-        (sizes.of_dots(depth, width, call.v.element_size(), forward=True), 1)
-        if call.are_dots
-        else sizes.of_reading(queries, keys, width, call.entries)
-    )
+    queries, keys, _, width = call.sizes
+    tile, shares = sizes.of_reading(queries, keys, width, call.entries)
     reading = call.v.new_empty(shares * call.entries, queries, width)
     norms = torch.empty(shares * call.entries, 2, queries, device=reading.device)
     a, c = call.features()
     grid = (-(-queries // tile.outer) * call.entries, -(-width // tile.wide), shares)
     arguments = [*call.inputs(a, c, call.v), reading, norms, *call.numbers(a, c), call.entries]
-    launch = tile.launch(DOTS=call.are_dots, WIDE=tile.wide, DEEP=tile.deep)
-    forward[grid](*arguments, **call.switches, **launch)
+    forward[grid](*arguments, **call.switches, **tile.launch(WIDE=tile.wide))
     if shares == 1:
         return reading, norms
     copies = (shares, call.entries)
@@ -234,10 +224,8 @@ def _join(readings: Tensor, norms: Tensor, factor: float) -> tuple[Tensor, Tenso
 
 def _gradients(
     call: Call, upstream: Tensor, means: Tensor, norms: Tensor, wants_bias: bool
-) -> tuple[list[Tensor | None], Tensor | None]:
+) -> tuple[list[Tensor], Tensor | None]:
     """The gradients of a, c, w and v of each entry of the batch, and of the flat bias."""
-    if call.are_dots:
-        return _dot_gradients(call, upstream, means, norms), None
     queries, keys, hidden, width = call.sizes
     a, c = call.features()
     values, coming = _channels_first(call.v), _channels_first(upstream)
@@ -272,27 +260,6 @@ def _gradients(
         sums.sum(-1, keepdim=True) - 2 * for_w[:, :hidden].sum(-1),
         for_v[..., :keys].mT,
     ], flat
-
-
-def _dot_gradients(
-    call: Call, upstream: Tensor, means: Tensor, norms: Tensor
-) -> list[Tensor | None]:
-    queries, keys, depth, width = call.sizes
-    tile = sizes.of_dots(depth, width, call.v.element_size(), forward=False)
-    inputs = (call.where, call.a, call.c, call.v, call.spans, call.asking, call.stored)
-
-    def run(by_keys: bool) -> tuple[Tensor, Tensor]:
-        length = keys if by_keys else queries
-        for_outer = call.a.new_empty(call.entries, length, depth)
-        for_v = call.v.new_empty(call.entries, keys, width) if by_keys else for_outer
-        grid = (-(-length // tile.outer) * call.entries,)
-        arguments = [*inputs, norms, upstream, means, for_outer, for_v, *call.sizes]
-        launch = tile.launch(WIDE=tile.wide, DEEP=tile.deep, BY_KEYS=by_keys)
-        dot_gradients[grid](*arguments, call.scores.factor, **call.rules, **launch)
-        return for_outer, for_v
-
-    (for_query, _), (for_key, for_v) = run(by_keys=False), run(by_keys=True)
-    return [for_query, for_key, None, for_v]
 
 
 def _bias_gradients(call: Call, shared: list[Any], upstream: Tensor, numbers: list[Any]) -> Tensor:
@@ -358,9 +325,7 @@ class _Gradients(torch.autograd.Function):
             means = (upstream * reading).sum(-1, dtype=torch.float32)
             flat, for_bias = _gradients(call, upstream, means, norms, wants_bias)
         summed = [
-            None
-            if gradient is None
-            else gradient.reshape(*call.batch, *gradient.shape[1:])
+            gradient.reshape(*call.batch, *gradient.shape[1:])
             .sum_to_size(like.shape)
             .to(like.dtype)
             for gradient, like in zip(flat, (a, c, w, v), strict=True)
@@ -394,11 +359,4 @@ def additive(
         mask = finite if readable.mask is None else readable.mask & finite
         readable = readable._replace(mask=mask)
     reading: Tensor = _Attention.apply(a, c, w, v, bias, readable, Scores(factor, cap))  # type: ignore[no-untyped-call]
-    return reading
-
-
-def dots(query: Tensor, key: Tensor, v: Tensor, readable: Readable, factor: float) -> Tensor:
-    """softmax(factor query . key, masked) v, for tensors of one dtype whose batch axes broadcast."""
-    none = query.new_empty(0)
-    reading: Tensor = _Attention.apply(query, key, none, v, None, readable, Scores(factor))  # type: ignore[no-untyped-call]
     return reading

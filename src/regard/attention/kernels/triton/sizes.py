@@ -4,6 +4,7 @@ A block of positions goes to each program, and another side passes by in smaller
 Triton needs, of at least 16, which products of tiles need.
 """
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 LEAST, LARGEST = 16, 128  # positions of a block
@@ -12,14 +13,13 @@ ENOUGH = 1056  # programs: eight for each multiprocessor of an H100
 
 
 class Tile(NamedTuple):
-    """Positions of the side whose blocks are programs, of the other, and numbers of a stretch and of a vector."""
+    """Positions of the side whose blocks are programs, and of the other; numbers of a stretch of the values."""
 
     outer: int
     inner: int
-    wide: int
     warps: int
-    deep: int = LEAST
     stages: int = 2
+    wide: int = LEAST
 
     def launch(self, **others: Any) -> dict[str, Any]:
         """The arguments of a kernel that are known when it is compiled."""
@@ -44,15 +44,14 @@ def of_reading(queries: int, keys: int, width: int, entries: int) -> tuple[Tile,
     outer = min(power(queries), max(LEAST, LARGEST // 2), max(LEAST, LARGEST // 4, 8192 // wide))
     inner = min(power(keys), 32)
     warps = 2 if queries > LARGEST // 4 else 4
-    return Tile(outer, inner, wide, warps), _shares(queries, keys, entries, outer, inner)
+    return Tile(outer, inner, warps, wide=wide), _shares(queries, keys, entries, outer, inner)
 
 
 def of_gradients(length: int, inner_length: int, entries: int) -> tuple[Tile, int]:
     """For the gradients of additive attention, and how many programs share the other side of a block."""
     outer, inner = min(power(length), LARGEST), min(power(inner_length), 32)
-    return Tile(outer, inner, LEAST, max(1, outer // 64)), _shares(
-        length, inner_length, entries, outer, inner
-    )
+    shares = _shares(length, inner_length, entries, outer, inner)
+    return Tile(outer, inner, max(1, outer // 64)), shares
 
 
 def _shares(length: int, inner_length: int, entries: int, outer: int, inner: int) -> int:
@@ -62,15 +61,24 @@ def _shares(length: int, inner_length: int, entries: int, outer: int, inner: int
 
 def of_bias(queries: int, keys: int, hidden: int, width: int) -> Tile:
     """For the gradient of a bias of additive attention."""
-    return Tile(min(32, power(queries)), min(32, power(keys)), min(power(width), WIDEST), 4)
+    return Tile(min(32, power(queries)), min(32, power(keys)), 4, wide=min(power(width), WIDEST))
 
 
-def of_dots(depth: int, width: int, element_size: int, forward: bool) -> Tile:
-    """For dot products."""
-    wide, deep = power(width), power(depth)
-    narrow = max(wide, deep) <= 64
-    if element_size > 2:
-        return Tile(128, 64, wide, 8, deep, 1) if narrow else Tile(64, 32, wide, 8, deep, 1)
-    if forward:
-        return Tile(128, 128, wide, 8, deep, 3) if narrow else Tile(128, 64, wide, 8, deep, 3)
-    return Tile(64, 128, wide, 4, deep, 3) if narrow else Tile(64, 64, wide, 8, deep, 2)
+class DotTiles(NamedTuple):
+    """Of dot products: for the reading, and for the gradients of queries and of keys, which are one call."""
+
+    reading: Tile
+    by_queries: Tile
+    by_keys: Tile  # with the warps and stages of the queries
+
+
+@lru_cache
+def of_dots(depth: int, width: int, element_size: int) -> DotTiles:
+    """For dot products (benchmarks/gpu_tiles.py)."""
+    narrow = max(depth, width) <= 64
+    if element_size <= 2:
+        stages = 3 if narrow else 2
+        return DotTiles(Tile(64, 64, 4, 3), Tile(64, 64, 4, stages), Tile(64, 32, 4, stages))
+    if narrow:
+        return DotTiles(Tile(64, 64, 4, 1), Tile(128, 64, 8, 1), Tile(128, 32, 8, 1))
+    return DotTiles(Tile(32, 64, 4, 1), Tile(32, 32, 4, 1), Tile(32, 32, 4, 1))
