@@ -407,19 +407,32 @@ class Store:
         Raises:
             MemoryFileError: they are damaged.
         """
-        row = self._row("SELECT name, payload, digest FROM entries WHERE position = ?", (position,))
-        if row is None:
-            if self.state.rows_from is not None and position >= self.state.rows_from:
-                self._damaged(f"entry {position} is missing")
-            return None, None
-        name, payload, digest = row
-        if digest != _digest(position, name, payload):
-            self._damaged(f"the payload of entry {position} has another checksum")
-        with _blaming(self._path):
-            return (
-                None if name is None else str(json.loads(name)),
-                json.loads(payload) if isinstance(payload, str) else payload,
-            )
+        (entry,) = self.entries(position, position + 1)
+        return entry
+
+    def entries(self, start: int, stop: int) -> Iterator[tuple[str | None, Any]]:
+        """The names and payloads of entries from `start` to before `stop`.
+
+        Raises:
+            MemoryFileError: they are damaged.
+        """
+        query = "SELECT position, name, payload, digest FROM entries WHERE position >= ? AND position < ?"
+        with self._turn, _blaming(self._path):
+            rows = {row[0]: row for row in self._connection().execute(query, (start, stop))}
+        for position in range(start, stop):
+            if position not in rows:
+                if self.state.rows_from is not None and position >= self.state.rows_from:
+                    self._damaged(f"entry {position} is missing")
+                yield None, None
+                continue
+            _, name, payload, digest = rows[position]
+            if digest != _digest(position, name, payload):
+                self._damaged(f"the payload of entry {position} has another checksum")
+            with _blaming(self._path):
+                yield (
+                    None if name is None else str(json.loads(name)),
+                    json.loads(payload) if isinstance(payload, str) else payload,
+                )
 
     def place_of(self, name: str) -> int | None:
         """The first entry of this name that is not deleted, or None."""

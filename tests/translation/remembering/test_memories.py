@@ -218,6 +218,7 @@ def _damaged(path: Path, place: float) -> None:
 def _read_all(translator: Translator, folder: Path) -> None:
     translator.read_memory(folder, similar=2)
     translator.translate(SOURCES)
+    remember(translator, PAIRS, folder)
 
 
 @pytest.mark.parametrize("name", ["space.safetensors", "states/1/keys", "sentences/1/keys"])

@@ -77,7 +77,7 @@ def remember(
                 new = remembering.remember(translator, tables, to, progress=show)
             with translator.datastore(to) as datastore:
                 report.say(
-                    f"{to}: {new:,} new sentence pairs, {len(datastore.sentences):,} in all, "
+                    f"{to}: {new:,} new sentence pairs, {datastore.sentences:,} in all, "
                     f"{len(datastore):,} entries"
                 )
         if valid is not None:

@@ -1,6 +1,6 @@
 """The folder of a datastore.
 
-    sentences/           source and target of each pair, in a memory that is read by character n-grams
+    sentences/           source and target of each pair
     states/              for each target token a row: the code of the state before it, its list, the token
     space.safetensors    how states become codes
     words-CHECKSUM.json  the words of the sources and of the targets
@@ -14,10 +14,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Self, cast
+from typing import Annotated, Any, Self
 
 import numpy as np
 import torch
@@ -27,18 +27,14 @@ from torch import Tensor
 
 from regard import files
 from regard.errors import ConfigurationError, CorruptedError, ModelError, one_line, raised_as
-from regard.memory import CharacterNgrams, Memory, MemoryFileError
 from regard.memory.store import Store
-from regard.memory.stored import StoredMemory
-from regard.tensor_files import TensorFileError
 from regard.translation import checksums
+from regard.translation.datastore.sentences import Example, Sentences, blaming
 from regard.translation.datastore.space import Space
 from regard.translation.datastore.table import Table
 from regard.translation.text.tokenizer import EOS
 
 SENTENCES, STATES, SPACE = "sentences", "states", "space.safetensors"
-LOOKUP = CharacterNgrams(width=80, shortest=3, longest=4)
-_AT_A_TIME = 4096  # pairs of a commit
 _WORDS = TypeAdapter(tuple[str, str])
 _LIST, _TOKEN = np.dtype("<u2"), np.dtype("<u4")
 
@@ -81,13 +77,6 @@ class Mixing:
         return Mixing.of(**asdict(self) | settings)
 
 
-class Example(NamedTuple):
-    """A sentence pair that was read."""
-
-    source: str
-    target: str
-
-
 class Datastore:
     """Sentence pairs and the decoder's states, of one model.
 
@@ -105,11 +94,9 @@ class Datastore:
         if not write and not self.folder.is_dir():
             raise ModelError(f"{folder}: no such folder: make it with `regard remember`")
         try:
-            with self._blaming():
-                self.sentences = cast(
-                    StoredMemory, Memory.open(self.folder / SENTENCES, write=write, encoder=LOOKUP)
-                )
-                self._open.callback(self.sentences.close)
+            with blaming(self.folder):
+                self._sentences = Sentences(self.folder / SENTENCES, write=write)
+                self._open.callback(self._sentences.close)
                 self._states = Store(self.folder / STATES, write=write)
                 self._open.callback(self._states.close)
                 content = self._states.state.components
@@ -145,15 +132,8 @@ class Datastore:
 
     def add(self, pairs: Sequence[tuple[str, str]]) -> int:
         """Write the pairs that are not there, in this order; their number."""
-        with self._blaming():
-            known = {self._digest(pair) for pair in self.pairs()}
-            digests = {self._digest(pair): pair for pair in pairs}
-            new = [pair for digest, pair in digests.items() if digest not in known]
-            for start in range(0, len(new), _AT_A_TIME):
-                batch = new[start : start + _AT_A_TIME]
-                vectors = LOOKUP([source for source, _ in batch]).half()
-                self.sentences.write(vectors, payloads=list(map(list, batch)))
-        return len(new)
+        with blaming(self.folder):
+            return self._sentences.add(pairs)
 
     @property
     def words(self) -> tuple[str, str]:
@@ -176,21 +156,24 @@ class Datastore:
     def _words_path(self, digest: str) -> Path:
         return self.folder / f"words-{digest[:12]}.json"
 
+    @property
+    def sentences(self) -> int:
+        """How many pairs there are."""
+        return len(self._sentences)
+
     def pairs(self, start: int = 0) -> Iterator[Example]:
         """The pairs from a number on."""
-        return map(self.pair, range(start, len(self.sentences.entries)))
+        with blaming(self.folder):
+            yield from self._sentences.pairs(start)
 
     def pair(self, number: int) -> Example:
-        with self._blaming():
-            _, payload = self.sentences.entries.store.entry(number)
-        if not (isinstance(payload, list) and len(payload) == 2):
-            raise CorruptedError(f"{self.folder / SENTENCES}: pair {number} is damaged")
-        return Example(*payload)
+        with blaming(self.folder):
+            return self._sentences.pair(number)
 
     def similar(self, texts: list[str], count: int) -> Tensor:
-        """The numbers of the pairs whose sources are most similar to each text, by their character n-grams."""
-        with self._blaming():
-            return self.sentences.find(texts, count).positions
+        """The numbers of the pairs whose sources are most similar to each text; -1 where no more share a word."""
+        with blaming(self.folder):
+            return self._sentences.most_similar(texts, count)
 
     def pairs_with_states(self) -> int:
         """How many pairs have their states: the first ones."""
@@ -213,7 +196,7 @@ class Datastore:
         )
         rows = torch.from_numpy(np.concatenate(parts, 1))
         kinds = {"keys": ("uint8", rows.shape[1]), "values": None}
-        with self._blaming():
+        with blaming(self.folder):
             self._states.append(rows, None, None, None, kinds)
 
     def by_list(self) -> Table:
@@ -239,7 +222,7 @@ class Datastore:
 
     def _rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Codes, tokens and lists of all entries."""
-        with self._blaming():
+        with blaming(self.folder):
             spans = self._states.spans()
             if not spans:
                 nothing = np.zeros(0, np.int64)
@@ -258,7 +241,7 @@ class Datastore:
         return self._states.state.components or {}
 
     def _commit(self, **content: Any) -> None:
-        with self._blaming():
+        with blaming(self.folder):
             self._states.set_components(self._content | content)
 
     def _check(self, content: dict[str, Any] | None, model: str) -> None:
@@ -280,19 +263,6 @@ class Datastore:
             return None
         checksums.content(path, expected)
         return Space.read(path)
-
-    @staticmethod
-    def _digest(pair: tuple[str, str]) -> bytes:
-        return hashlib.blake2b("\t".join(pair).encode(), digest_size=12).digest()
-
-    @contextmanager
-    def _blaming(self) -> Iterator[None]:
-        """Say in our words that it cannot be read or written."""
-        try:
-            with raised_as(ModelError, f"{self.folder}: cannot be read or written"):
-                yield
-        except (MemoryFileError, TensorFileError) as fault:
-            raise CorruptedError(str(fault)) from None
 
 
 def _numbers(tokens: np.ndarray) -> np.ndarray:

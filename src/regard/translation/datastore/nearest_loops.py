@@ -55,6 +55,34 @@ def nearest(queries: Any, spans: Any, starts: Any, codes: Any, distances: Any, p
 
 
 @compiled
+def most_similar(
+    words: Any, ends: Any, starts: Any, texts: Any, scores: Any, sums: Any, best: Any, numbers: Any
+) -> None:
+    """The numbers of the texts with the greatest sums of scores for each query, of equals the first.
+
+    Args:
+        words, ends: of the queries, one after the other, and where each ends.
+        starts: where the entries of each word begin, and where the last ones end.
+        texts, scores: of the entries; the scores are negative, so that the best are the lowest.
+        sums: room for a number for each text.
+        best, numbers: the answer; 0 and -1 where no more texts have a word.
+    """
+    begin = 0
+    for row in range(len(ends)):
+        sums[:] = 0
+        for word in words[begin : ends[row]]:
+            for entry in range(starts[word], starts[word + 1]):
+                sums[texts[entry]] += scores[entry]
+        begin = ends[row]
+        best[row] = 0
+        numbers[row] = -1
+        lowest = best[row]
+        for text in range(sums.size):
+            if sums[text] < lowest[-1]:
+                _insert(lowest, numbers[row], sums[text], text)
+
+
+@compiled
 def mix(logits: Any, weights: Any, tokens: Any, weight: Any) -> None:
     """Logits whose softmax is (1 - w sum(a)) p + w sum_i a_i [y = y_i], in place: those of the tokens y_i change.
 

@@ -48,7 +48,7 @@ def remember(
         new = datastore.add(as_read(translator, pairs))
         if new:
             datastore.set_words(*_words(datastore))
-        total = len(datastore.sentences)
+        total = datastore.sentences
         if not total:
             raise DataError("no usable sentence pairs: nothing to remember")
         if datastore.space is None:
