@@ -146,12 +146,12 @@ class Datastore:
 
     def set_words(self, sources: str, targets: str) -> None:
         content = json.dumps([sources, targets], ensure_ascii=False).encode()
-        digest, before = checksums.sha256(content), self._content.get("words")
+        digest, replaced = checksums.sha256(content), self._content.get("words")
         with raised_as(ModelError, f"{self.folder}: cannot be written"):
             files.write(self._words_path(digest), content)
             self._commit(words=digest)
-            if before not in (None, digest):
-                self._words_path(before).unlink(missing_ok=True)
+            if replaced not in (None, digest):
+                self._words_path(replaced).unlink(missing_ok=True)
 
     def _words_path(self, digest: str) -> Path:
         return self.folder / f"words-{digest[:12]}.json"
@@ -189,12 +189,12 @@ class Datastore:
         """Write the states before tokens, of whole sentences with their ends."""
         assert self.space is not None
         points = self.space.project(states)
-        parts = (
+        columns = (
             self.space.codes(points).numpy().view(np.uint8),
             self.space.lists(points).numpy().astype(_LIST)[:, None].view(np.uint8),
             tokens.cpu().numpy().astype(_TOKEN)[:, None].view(np.uint8),
         )
-        rows = torch.from_numpy(np.concatenate(parts, 1))
+        rows = torch.from_numpy(np.concatenate(columns, 1))
         kinds = {"keys": ("uint8", rows.shape[1]), "values": None}
         with blaming(self.folder):
             self._states.append(rows, None, None, None, kinds)
@@ -268,8 +268,8 @@ class Datastore:
 def _numbers(tokens: np.ndarray) -> np.ndarray:
     """The number of the sentence of each token: sentences end with their end token."""
     ends = (tokens == EOS).astype(np.int64)
-    before: np.ndarray = np.cumsum(ends) - ends
-    return before
+    numbers: np.ndarray = np.cumsum(ends) - ends
+    return numbers
 
 
 def fingerprint(weights: Sequence[tuple[str, Tensor]], tokenizers: Sequence[bytes]) -> str:

@@ -94,9 +94,9 @@ def mix(logits: Any, weights: Any, tokens: Any, weight: Any) -> None:
     for row in range(len(logits)):
         shares, words, values = weights[row], tokens[row], logits[row]
         peak = peak_of(values)
-        total, rest = exponential_sum(values, peak), np.float32(1)
+        total, share_of_model = exponential_sum(values, peak), np.float32(1)
         for share in shares:
-            rest -= weight * share
+            share_of_model -= weight * share
         for i in range(shares.size):
             share, is_new = np.float32(0), True
             for j in range(shares.size):
@@ -104,5 +104,7 @@ def mix(logits: Any, weights: Any, tokens: Any, weight: Any) -> None:
                     share += shares[j]
                     is_new = is_new and j >= i
             if is_new and share > 0:
-                mixed = exponential(values[words[i]] - peak) + total * weight * share / rest
+                mixed = (
+                    exponential(values[words[i]] - peak) + total * weight * share / share_of_model
+                )
                 values[words[i]] = peak + np.float32(math.log(mixed))

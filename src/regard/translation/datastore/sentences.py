@@ -71,9 +71,9 @@ class Sentences:
 
     def pairs(self, start: int = 0, stop: int | None = None) -> Iterator[Example]:
         """The pairs from a number on, up to before another one."""
-        last = len(self) if stop is None else stop
-        for begin in range(start, last, _AT_A_TIME):
-            entries = self._store.entries(begin, min(begin + _AT_A_TIME, last))
+        end = len(self) if stop is None else stop
+        for begin in range(start, end, _AT_A_TIME):
+            entries = self._store.entries(begin, min(begin + _AT_A_TIME, end))
             for number, (_, payload) in enumerate(entries, begin):
                 if not (isinstance(payload, list) and len(payload) == 2):
                     raise CorruptedError(f"{self.folder}: pair {number} is damaged")

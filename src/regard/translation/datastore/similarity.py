@@ -8,7 +8,6 @@ from itertools import chain
 import numpy as np
 import torch
 from jaxtyping import Int
-from scipy.sparse import csr_array
 from torch import Tensor
 
 from regard.translation.text.letters import WORD
@@ -27,16 +26,22 @@ class WordIndex:
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._numbers: dict[str, int] = {}
-        ids = [[self._number(word) for word in _words(text)] for text in texts]
-        counts = _counts(ids, len(self._numbers))
-        texts_with = np.bincount(counts.indices, minlength=len(self._numbers))
-        rarity = np.log1p((len(ids) - texts_with + 0.5) / (texts_with + 0.5)).astype(np.float32)
-        lengths = np.diff(counts.indptr)
-        relative = np.repeat(lengths / max(1.0, lengths.mean()), lengths) if ids else lengths
-        damping = _SATURATION * (1 - _LENGTH + _LENGTH * relative.astype(np.float32))
+        flat, ends = _concatenated(
+            [[self._number(word) for word in _words(text)] for text in texts]
+        )
+        self._texts, size = len(ends), len(self._numbers)
+        of_text = np.repeat(np.arange(self._texts), np.diff(ends, prepend=0))
+        # The entries, a word of a text each, those of a word together.
+        entries, counts = np.unique(flat * self._texts + of_text, return_counts=True)
+        words, numbers = np.divmod(entries, max(1, self._texts))
+        texts_with, lengths = np.bincount(words, minlength=size), np.bincount(numbers)
+        rarity = np.log1p((self._texts - texts_with + 0.5) / (texts_with + 0.5))
+        relative = lengths[numbers] * self._texts / max(1, len(entries))
+        damping = _SATURATION * (1 - _LENGTH + _LENGTH * relative)
+        scores = rarity[words] * counts * (_SATURATION + 1) / (counts + damping)
+        self._starts = np.concatenate([[0], np.cumsum(texts_with)])
         # Negative, so that the best are the lowest, like distances.
-        counts.data *= -(_SATURATION + 1) / (counts.data + damping) * rarity[counts.indices]
-        self._scores = counts.T.tocsr()
+        self._columns = numbers.astype(np.int32), -scores.astype(np.float32)
 
     def _number(self, word: str) -> int:
         return self._numbers.setdefault(word, len(self._numbers))
@@ -45,14 +50,14 @@ class WordIndex:
         """The numbers of the texts of the greatest scores, of equals the first; -1 where no more share a word."""
         from regard.translation.datastore import nearest_loops  # with the compiler
 
-        known = self._numbers
-        ids = [[known[word] for word in _words(text) if word in known] for text in texts]
+        indexed = self._numbers
+        ids = [[indexed[word] for word in _words(text) if word in indexed] for text in texts]
         numbers = np.empty((len(ids), count), np.int64)
         best = np.empty((len(ids), count), np.float32)
-        postings = self._scores
-        columns = postings.indptr, postings.indices, postings.data
-        sums = np.empty(postings.shape[1], np.float32)
-        nearest_loops.most_similar(*_joined(ids), *columns, sums, best, numbers)
+        sums = np.empty(self._texts, np.float32)
+        nearest_loops.most_similar(
+            *_concatenated(ids), self._starts, *self._columns, sums, best, numbers
+        )
         return torch.from_numpy(numbers)
 
 
@@ -60,16 +65,7 @@ def _words(text: str) -> list[str]:
     return WORD.findall(text.casefold())
 
 
-def _joined(ids: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+def _concatenated(ids: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     """The ids of all texts, one after the other, and where each text ends."""
     ends = np.cumsum([len(row) for row in ids], dtype=np.int64)
     return np.fromiter(chain.from_iterable(ids), np.int64), ends
-
-
-def _counts(ids: list[list[int]], words: int) -> csr_array:
-    """How often each text has each word."""
-    flat, ends = _joined(ids)
-    starts = np.concatenate([[0], ends])
-    counts = csr_array((np.ones(len(flat), np.float32), flat, starts), shape=(len(ids), words))
-    counts.sum_duplicates()
-    return counts
