@@ -50,11 +50,9 @@ def part_of(
     )
     for span, key, value in blocks:
         is_half = key.dtype == value.dtype == torch.float16 and HALVES_ARE_READ
-        keys, values = (
-            (_bits(key), _bits(key[:0] if value is key else value))
-            if is_half
-            else (key.float().numpy(), value.float().numpy())
-        )
+        numbers = _bits if is_half else _floats
+        keys = numbers(key)
+        values = numbers(value) if value is not key else keys[:0] if is_half else keys
         for row, query in enumerate(queries):
             marks = everything if readable is None else readable[row, slice(*span)].numpy()
             arguments = query, form.by_length, keys, values, marks, sums[row], blend[row], room
@@ -68,3 +66,7 @@ def part_of(
 
 def _bits(rows: Tensor) -> np.ndarray:
     return rows.view(torch.int16).numpy().view(np.uint16)
+
+
+def _floats(rows: Tensor) -> np.ndarray:
+    return rows.numpy() if rows.dtype == torch.float32 else rows.float().numpy()

@@ -197,7 +197,7 @@ class VectorFile:
             content = content[(start - begin) * self.row_bytes : (stop - begin) * self.row_bytes]
         else:
             content = self._content(start, stop, out)
-        return torch.from_numpy(content).view(self.dtype).view(stop - start, self.columns)
+        return torch.from_numpy(content.reshape(stop - start, self.row_bytes)).view(self.dtype)
 
     def widened(self, vectors: Tensor, out: Tensor | None = None) -> Tensor:
         """What `read` returns as numbers of a floating type: rows of codes as the vectors they stand for."""
