@@ -84,3 +84,51 @@ def test_folders_without_entries_read_zeros(on_ranks, tmp_path):
 
     for reading in on_ranks(2, on_rank):
         assert torch.equal(reading, torch.zeros(2, 6))
+
+
+@pytest.mark.parametrize("place", ["in RAM", "in a folder"])
+@pytest.mark.parametrize("sizes", [[900, 300], [0, 1200]], ids=str)
+def test_bounds_of_ranks_are_a_bound_of_all(on_ranks, monkeypatch, tmp_path, place, sizes):
+    """Readings that leave entries out, others that read all on one rank, and deletions, under a mask."""
+    monkeypatch.setattr("regard.memory.bounded.SMALL", 0)
+    generator = torch.Generator().manual_seed(0)
+    centres = 3 * torch.randn(10, 24, generator=generator)
+    near = centres.repeat(130, 1) + 0.3 * torch.randn(1300, 24, generator=generator)
+    keys, query = near[:1200], torch.cat([near[1200:], torch.zeros(2, 24)])
+    values = torch.eye(1200)  # a reading is the weights of what was read
+    mask = torch.rand(len(query), 1200, generator=generator) < 0.9
+    mask[3] = False
+    mask[5, : sizes[0]] = False
+    scores = (query.double() @ keys.double().T).masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(-1).nan_to_num(0.0)
+
+    def on_rank(group, rank):
+        if place == "in RAM":
+            memory = regard.Memory(24, 1200, score="dot")
+        else:
+            memory = regard.Memory.open(tmp_path / str(rank), write=True, score="dot")
+        memory.write(keys.split(sizes)[rank], values.split(sizes)[rank])
+        return memory.read(query, mask=mask, group=group, tolerance=0.02)
+
+    answers = on_ranks(2, on_rank)
+    assert not [answer for answer in answers if isinstance(answer, Exception)]
+    for answer in answers:
+        assert (answer.bound <= 0.02 * (1 + 1e-6)).all()
+        left_out = weights.masked_fill(answer.reading != 0, 0.0).sum(-1)
+        assert (left_out <= answer.bound + 1e-30).all()
+        distance = (answer.reading.double() - weights).norm(dim=-1)
+        assert (distance <= answer.error + 1e-5).all()
+        assert (answer.bound > 0).any()
+        assert not answer.reading[3].any()
+    for ours, theirs in zip(*(vars(answer).values() for answer in answers), strict=True):
+        assert_close(ours, theirs, atol=0, rtol=0)
+
+
+def test_tolerance_over_ranks_needs_a_softmax(on_ranks):
+    def on_rank(group, rank):
+        memory = regard.Memory(6, 3, normaliser="hard")
+        return memory.read(torch.ones(1, 6), group=group, tolerance=0.1)
+
+    for answer in on_ranks(2, on_rank):
+        assert isinstance(answer, ValueError)
+        assert "pass Softmax()" in str(answer)

@@ -162,8 +162,8 @@ def read_bounded(
     source: Source,
     tolerance: float,
     readable: Bool[Tensor, "queries entries"] | None,
-    read_all: Callable[[list[int]], Tensor],
-) -> BoundedReading:
+    read_all: Callable[[list[int]], tuple[Tensor, Tensor]],
+) -> tuple[BoundedReading, Tensor]:
     """A softmax reading of each query that leaves out at most `tolerance` of its weight.
 
     The codes bound every score from both sides. The lower bounds give a sum that the denominator is not
@@ -177,7 +177,11 @@ def read_bounded(
         source: the entries.
         tolerance: the weight that may be left out.
         readable: which entries may be read.
-        read_all: reads all entries for the queries at these positions.
+        read_all: reads all entries for the queries at these positions, and gives the logarithm of the sum of
+            exponentials of each.
+
+    Returns:
+        The reading, and the logarithm of each query's sum of exponentials over the entries that were read.
     """
     wide = query.detach().double()
     form = Linear.of(score, wide, source.width, temperature)
@@ -201,12 +205,13 @@ def read_bounded(
 
 
 class Answer(NamedTuple):
-    """The reading of a query, its bounds, and the number of entries that were read."""
+    """The reading of a query, its bounds, the number of entries that were read, and the logarithm of their sum."""
 
     reading: Tensor
     bound: float
     error: float
     entries: int
+    log_normaliser: float
 
 
 class Bounds(NamedTuple):
@@ -264,7 +269,8 @@ class Search:
         upper, largest = bounds.upper[place], float(bounds.lower.maximum[place])
         total = float(bounds.lower.total[place]) * (1 - SLACK)
         if largest == -math.inf and float(upper.amax()) == -math.inf:
-            return Answer(self._read(upper.new_zeros(0).long()).reading()[0], 0.0, 0.0, 0)
+            reading = self._read(upper.new_zeros(0).long()).reading()[0]
+            return Answer(reading, 0.0, 0.0, 0, -math.inf)
         if not (math.isfinite(largest) and math.isfinite(total) and float(upper.amax()) >= largest):
             return None
         budget = self.tolerance * total
@@ -292,7 +298,7 @@ class Search:
                 break
         reading = blend.reading()[0]
         error = bound * (bounds.value + float(reading.norm())) * (1 + SLACK)
-        return Answer(reading, bound, error, count)
+        return Answer(reading, bound, error, count, float(blend.log_normaliser()))
 
     def _read(self, places: Tensor) -> Part:
         """The share of these entries, in float64."""
@@ -304,24 +310,28 @@ def _together(
     query: Tensor,
     source: Source,
     answers: dict[int, Answer],
-    read_all: Callable[[list[int]], Tensor],
-) -> BoundedReading:
+    read_all: Callable[[list[int]], tuple[Tensor, Tensor]],
+) -> tuple[BoundedReading, Tensor]:
     """The answers of all queries; those without one read everything."""
     remaining = [place for place in range(len(query)) if place not in answers]
-    rows: list[Tensor] = [
-        answers[n].reading if n in answers else query[n] for n in range(len(query))
-    ]
-    for place, reading in zip(remaining, read_all(remaining) if remaining else [], strict=True):
-        rows[place] = reading.detach()
-    reading = torch.stack([row.to(query) for row in rows]) if rows else read_all([])
+    nothing = Answer(query, 0.0, 0.0, 0, 0.0)
+    every = [answers.get(place, nothing) for place in range(len(query))]
+    rows = [answer.reading for answer in every]
+    logs = torch.tensor([answer.log_normaliser for answer in every], dtype=torch.float64)
+    if remaining or not every:
+        readings, sums = read_all(remaining)
+        logs[remaining] = sums.detach().double().cpu()
+        for place, reading in zip(remaining, readings, strict=True):
+            rows[place] = reading.detach()
+    reading = torch.stack([row.to(query) for row in rows]) if rows else readings
     unit = torch.finfo(query.dtype).eps
     widest = torch.promote_types(query.dtype, torch.float32)
-    nothing = Answer(query, 0.0, 0.0, 0)
-    limits = [answers.get(place, nothing)[1:3] for place in range(len(query))]
+    limits = [answer[1:3] for answer in every]
     bound, error = torch.tensor(limits, dtype=widest).view(-1, 2).to(query.device).unbind(-1)
     bound, error = bound * (1 + 2 * unit), error * (1 + 2 * unit)
     lengths = torch.linalg.vector_norm(reading.to(widest), dim=-1) * unit
     lengths[remaining] = 0.0
     exact = sum(answer.entries for answer in answers.values()) * source.entry_bytes
     share = exact / (source.count * source.entry_bytes) + source.code_bytes / source.entry_bytes
-    return BoundedReading(reading, bound, error + lengths, 1.0 if remaining else min(1.0, share))
+    share = 1.0 if remaining else min(1.0, share)
+    return BoundedReading(reading, bound, error + lengths, share), logs

@@ -185,6 +185,11 @@ class Entries(nn.Module):
         return 0 if self.key is None else self.key.shape[-2]
 
     @property
+    def rows(self) -> int:
+        """How many positions there are."""
+        return len(self)
+
+    @property
     def like(self) -> Tensor | None:
         """A tensor of the precision, and on the device, of the keys; None before the first write."""
         return self.key

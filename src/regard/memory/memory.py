@@ -56,6 +56,7 @@ SHARPNESS = 20.0  # weights of 0.99 for an exact key among hundreds of strings
 
 Alone = Float[Tensor, " width"]
 Encoder = Callable[[list[str]], Any]
+ReadAll = Callable[[Tensor, Any], tuple[Tensor, Tensor]]
 
 
 class Memory(nn.Module):
@@ -336,7 +337,7 @@ class Memory(nn.Module):
                 ``d_key`` and ``d_value``.
             tolerance: The weight that may be left out, from 0 up to below 1. The answer is then a
                 `BoundedReading`, without gradients: the entries that matter are found by codes of 8 bits,
-                which are kept. Where no bound is known (other scores than dot products and their soft
+                which are kept. With a group each rank bounds what it leaves out. Where no bound is known (other scores than dot products and their soft
                 caps, other normalisers than softmax), or reading everything is faster, all is read.
         """
         query = self._vectors(queries)
@@ -367,32 +368,52 @@ class Memory(nn.Module):
         self, query: Tensor, mask: Any, group: Any, tolerance: float
     ) -> BoundedReading:
         """The blend of the values that matter."""
-        if group is not None:
-            raise ValueError("got tolerance and group: a bound needs all entries in one process")
         if not 0 <= tolerance < 1:
             raise ValueError(f"tolerance is {tolerance}: pass a weight from 0 to below 1")
+        if group is None:
+            return self._bounded(query, mask, tolerance, self._read_all)[0]
+        from regard.memory.over_ranks import read_within  # with torch.distributed
+
+        def compute(mask: Any) -> tuple[BoundedReading, Tensor]:
+            return self._bounded(query, mask, tolerance, self._blend)
+
+        return read_within(group, query, mask, self.entries, self.normaliser, compute)
+
+    def _bounded(
+        self, query: Tensor, mask: Any, tolerance: float, read_all: ReadAll
+    ) -> tuple[BoundedReading, Tensor]:
+        """The blend of the values that matter, and the logarithm of their sum of exponentials."""
         normaliser, source = as_normaliser(self.normaliser or "softmax"), self._source()
         if source is None or type(normaliser) is not Softmax:
-            reading = self._read(query, mask)
+            reading, logs = read_all(query, mask)
             nothing = reading.new_zeros(reading.shape[:-1])
-            return BoundedReading(reading, nothing, nothing, 1.0)
+            return BoundedReading(reading, nothing, nothing, 1.0), logs
         rows = query.flatten(0, -2)
         readable = self._readable(query, mask)
         if readable is not None:
             readable = readable.expand(*query.shape[:-1], source.count).flatten(0, -2)
 
-        def read_all(places: list[int]) -> Tensor:
-            return self._read(rows[places], None if readable is None else readable[places])
+        def read_rows(places: list[int]) -> tuple[Tensor, Tensor]:
+            return read_all(rows[places], None if readable is None else readable[places])
 
         score = self.score or ScaledDot()
-        answer = read_bounded(
-            rows, score, normaliser.temperature, source, tolerance, readable, read_all
+        answer, logs = read_bounded(
+            rows, score, normaliser.temperature, source, tolerance, readable, read_rows
         )
         reading, bound, error = (
             each.unflatten(0, query.shape[:-1])
             for each in (answer.reading, answer.bound, answer.error)
         )
-        return BoundedReading(reading, bound, error, answer.share)
+        return BoundedReading(reading, bound, error, answer.share), logs
+
+    def _read_all(self, query: Tensor, mask: Any) -> tuple[Tensor, Tensor]:
+        """The blend of all values, with no number for the sum of exponentials, which nobody asks for."""
+        reading = self._read(query, mask)
+        return reading, reading.new_full(reading.shape[:-1], torch.nan)
+
+    def _blend(self, query: Tensor, mask: Any) -> tuple[Tensor, Tensor]:
+        """The blend of all values, and the logarithm of the sum of exponentials."""
+        return self._read(query, mask), self.look(query, mask=mask).log_normaliser()
 
     def _source(self) -> Source | None:
         """The entries with codes, for a bounded reading; None where there are none."""

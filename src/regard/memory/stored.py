@@ -17,7 +17,7 @@ from regard.attention.looks import Look
 from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser
 from regard.attention.parts import Part
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike
-from regard.attention.shapes import Frame, ShapeError
+from regard.attention.shapes import ShapeError
 from regard.loops.availability import serve
 from regard.memory import one_pass
 from regard.memory.bounded import SMALL, Linear
@@ -197,29 +197,23 @@ class StoredMemory(Memory):
 
     def _read_over_ranks(self, query: Tensor, mask: Tensor | None, group: Any) -> Tensor:
         """The values of the entries of all ranks, blended."""
-        from regard.attention.ranks import Blend, Inputs, agree, check_softmax, meet, merge
+        from regard.attention.ranks import Blend, Inputs, merge
+        from regard.memory.over_ranks import section
 
-        rows, store = query.shape[:-1], self.entries.store
-
-        def describe() -> tuple[tuple[int, ...], int, int, bool]:
-            check_softmax(self.normaliser)
-            return rows, self.entries.d_value or -1, store.state.rows, mask is not None
-
-        def ruled() -> tuple[Any, tuple[int, ...]]:
-            frame = Frame(rows[:-1], rows[-1], len(keys.columns), query.device)
-            return keys.mask_of(mask, frame), rows[:-1]
-
-        keys = meet(group, describe)
-        width = keys.width if keys.width >= 0 else query.shape[-1]
-        ours = agree(group, keys, ruled)
+        entries, rows = self.entries, query.shape[:-1]
+        _, ours, width = section(group, query, mask, entries, self.normaliser)
 
         def compute(common: list[Tensor | None], apart: list[Tensor | None]) -> Blend:
             assert common[0] is not None
-            part = self._part(common[0], ours) if store.state.rows else Part.none(rows, width)
+            part = self._part(common[0], ours) if entries.rows else Part.none(rows, width)
             return Blend(part.reading(), part.log_normaliser())
 
         inputs = Inputs([query], [], list(self.parameters()))
         return merge(group, compute, (*rows, width), inputs).numbers.to(query.dtype)
+
+    def _blend(self, query: Tensor, mask: Any) -> tuple[Tensor, Tensor]:
+        part = self._part(query, mask)
+        return part.reading().to(query.dtype), part.log_normaliser()
 
     def look(self, queries: Any, *, mask: Tensor | None = None) -> Look:
         """A look at the weights; the keys are read again, block by block, for each answer."""

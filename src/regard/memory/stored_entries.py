@@ -31,6 +31,10 @@ class StoredEntries:
         return self.store.state.rows - self.store.state.deleted
 
     @property
+    def rows(self) -> int:
+        return self.store.state.rows
+
+    @property
     def payloads(self) -> Sequence[Any] | None:
         """The payload of each entry, or None; None before the first list of them."""
         return None if self.store.state.rows_from is None else _Lists(self.store, 1)

@@ -1,6 +1,6 @@
 """Attention over keys that are shared out among processes, the ranks of a group of torch.distributed."""
 
-from regard.attention.ranks.exchange import RankError
+from regard.attention.ranks.exchange import RankError, gather
 from regard.attention.ranks.keys import Keys, agree, meet
 from regard.attention.ranks.look import RanksLook, look_over_ranks
 from regard.attention.ranks.merge import Blend, Inputs, merge
@@ -15,6 +15,7 @@ __all__ = [
     "agree",
     "attend_over_ranks",
     "check_softmax",
+    "gather",
     "look_over_ranks",
     "meet",
     "merge",
