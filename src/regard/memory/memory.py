@@ -337,8 +337,9 @@ class Memory(nn.Module):
                 ``d_key`` and ``d_value``.
             tolerance: The weight that may be left out, from 0 up to below 1. The answer is then a
                 `BoundedReading`, without gradients: the entries that matter are found by codes of 8 bits,
-                which are kept. With a group each rank bounds what it leaves out. Where no bound is known (other scores than dot products and their soft
-                caps, other normalisers than softmax), or reading everything is faster, all is read.
+                which are kept. With a group each rank bounds what it leaves out. Where no bound is known
+                (other scores than dot products and their soft caps, other normalisers than softmax), or
+                reading everything is faster, all is read.
         """
         query = self._vectors(queries)
         if tolerance is not None:
