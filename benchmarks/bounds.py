@@ -4,7 +4,7 @@ python benchmarks/bounds.py [--entries 200000] [--queries 20] [--rounds 3] [--ou
 
 Keys around centres, the states of the decoder of `es-en` before the words of Tatoeba's English side (REGARD_DATA), and
 random keys. In RAM and in a folder, one query at a time. Milliseconds of the processor on one thread, in turns. Errors
-are distances from a reading in float64.
+are distances from a reading in float64. With faiss (`pip install "regard[faiss]"`) also the recall of approximate searches.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import os
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,14 +22,14 @@ import torch
 from _measure import interleaved, write
 from torch import Tensor
 
-from regard.memory import Memory
+from regard.memory import Memory, NearestIndex
 from regard.memory.bounded import _products
 from regard.memory.codes import decode, encode
 from regard.scores import Dot, ScaledDot, Score
 from regard.translation.text.corpora import Pair
 from regard.translation.translator import Translator
 
-WIDTH, TOLERANCES = 64, (0.01, 0.1)
+WIDTH, TOLERANCES, PROBES = 64, (0.01, 0.1), (1, 8, 64)
 Data = tuple[Tensor, Tensor, Score]  # queries, keys
 
 
@@ -117,6 +118,24 @@ def products(rounds: int) -> dict[str, float]:
     return {side: round(1e3 * median, 3) for side, median in seconds.items()}
 
 
+def recalls(data: Data, rounds: int) -> dict[str, float]:
+    """The share of the best 10 entries that an approximate search finds, and its milliseconds beside `find`."""
+    queries, keys, score = data
+    memory = Memory(score=score)
+    memory.write(keys)
+    index = NearestIndex(memory)
+    runs: dict[str, Callable[[], Any]] = {"find": lambda: [memory.find(q, 10) for q in queries]}
+    for probes in PROBES:
+        runs[f"{probes} lists"] = lambda probes=probes: [
+            index.find(q, 10, probes=probes) for q in queries
+        ]
+    row = {f"recall, {n} lists": round(index.recall(queries, 10, probes=n), 4) for n in PROBES}
+    seconds = interleaved(runs, rounds, time.process_time)
+    return row | {
+        f"{side}, ms": round(1e3 * median / len(queries), 3) for side, median in seconds.items()
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--entries", type=int, default=200_000)
@@ -130,6 +149,10 @@ def main() -> None:
     print(results)
     for kind in (clusters, states, random):
         data = kind(options.entries, options.queries)
+        if find_spec("faiss"):
+            title = f"{kind.__name__}, {tuple(data[1].shape)}, approximate"
+            results[title] = recalls(data, options.rounds)
+            print(title, results[title], flush=True)
         with TemporaryDirectory() as folder:
             places: dict[str, Callable[[Score], Memory]] = {
                 "in RAM": lambda score: Memory(score=score),

@@ -18,6 +18,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 PAGE = ROOT / "docs" / "how-it-works" / "private-names.md"
 # Imported only where their own objects are passed in, or where torch brings them.
 GUESTS = {"keras", "triton", "transformers"}
+MODULES = {"faiss-cpu": "faiss"}  # packages that are imported by another name
 # Of the standard library: documented, but with an underscore.
 STANDARD = {"_asdict", "_replace", "_exit", "_getframe", "_Hash"}
 # Strings that name private functions, modules or attributes.
@@ -25,7 +26,8 @@ TEXT = re.compile(r"torch(\.\w+)*\._\w+|transformers(\.\w+)+|_\w+_hooks")
 
 
 def names(requirements: list[str]) -> set[str]:
-    return {re.split(r"[>;\[]", each)[0].strip().lower() for each in requirements}
+    packages = {re.split(r"[>;\[]", each)[0].strip().lower() for each in requirements}
+    return {MODULES.get(package, package) for package in packages}
 
 
 def trees() -> Iterator[tuple[Path, ast.Module]]:
@@ -48,7 +50,11 @@ def test_every_imported_package_is_declared():
     declared = names(
         [
             *PROJECT["dependencies"],
-            *(each for name in ("ctranslate2", "notebook", "formats") for each in EXTRAS[name]),
+            *(
+                each
+                for name in ("ctranslate2", "notebook", "formats", "faiss")
+                for each in EXTRAS[name]
+            ),
         ]
     )
     imported = {name.partition(".")[0] for _, tree in trees() for name in modules(tree)}

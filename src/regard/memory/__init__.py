@@ -5,6 +5,7 @@ from regard.memory.bounded import BoundedReading
 from regard.memory.file import MemoryFileError
 from regard.memory.found import EmptyMemoryError, Found
 from regard.memory.memory import Memory
+from regard.memory.nearest import Nearest, NearestIndex
 from regard.memory.ngrams import CharacterNgrams
 from regard.memory.stored import StoredMemory
 
@@ -16,5 +17,7 @@ __all__ = [
     "HeadMemory",
     "Memory",
     "MemoryFileError",
+    "Nearest",
+    "NearestIndex",
     "StoredMemory",
 ]

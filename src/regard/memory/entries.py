@@ -198,6 +198,13 @@ class Entries(nn.Module):
         """Keys, values, payloads and names, as `append` takes them."""
         return self.key, self.value, self.payloads, self.names
 
+    def key_blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """The positions and the keys of the entries, some at a time."""
+        if self.key is not None:
+            yield from zip(
+                torch.arange(len(self)).split(AT_ONCE), self.key.split(AT_ONCE), strict=True
+            )
+
     def places(self) -> Iterable[int]:
         """The positions of the entries in their order."""
         return range(len(self))

@@ -100,6 +100,13 @@ class StoredEntries:
             names if self.store.state.named else None,
         )
 
+    def key_blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        is_live = torch.ones(self.rows, dtype=torch.bool)
+        is_live[self.store.deleted] = False
+        for start, stop in self.store.spans():
+            live = is_live[start:stop]
+            yield live.nonzero().flatten() + start, self._rows("keys", start, stop)[live]
+
     def places(self) -> Iterable[int]:
         deleted = set(self.store.deleted)
         return (row for row in range(self.store.state.rows) if row not in deleted)

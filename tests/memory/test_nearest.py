@@ -1,0 +1,78 @@
+"""Approximate search: the entries it finds have their exact scores, and with all lists it is `find`."""
+
+import pytest
+import torch
+
+from regard.memory import CharacterNgrams, EmptyMemoryError, Memory, NearestIndex
+from regard.scores import Additive, Cosine, Dot, General, SoftCap
+
+WIDTH = 12
+
+
+def near(count, seed):
+    generator = torch.Generator().manual_seed(seed)
+    centres = 3 * torch.randn(20, WIDTH, generator=torch.Generator().manual_seed(0))
+    picks = torch.randint(20, (count,), generator=generator)
+    return centres[picks] + torch.randn(count, WIDTH, generator=generator)
+
+
+@pytest.mark.parametrize(
+    "score", [None, Dot(), Cosine(20.0), General(WIDTH, WIDTH), SoftCap(Dot(), 50.0)], ids=str
+)
+@pytest.mark.parametrize("place", ["in RAM", "in a folder"])
+@torch.no_grad()
+def test_all_lists_give_what_find_gives(tmp_path, score, place):
+    pytest.importorskip("faiss")
+    memory = Memory(score=score)
+    if place == "in a folder":
+        memory = Memory.open(tmp_path / "m", write=True, score=score)
+    memory.write(near(500, 1), payloads=list(range(500)))
+    if place == "in a folder":
+        memory.delete(range(0, 500, 7))
+    index, queries = NearestIndex(memory, 16), near(9, 2)
+    exact, every = memory.find(queries, 3), index.find(queries, 3, probes=16)
+    if type(score) is not SoftCap:  # whose largest scores are equal
+        assert every.payloads == exact.payloads
+        assert index.recall(queries, 3, probes=16) == 1
+    nearest = index.find(queries, 3, probes=1)
+    scores = (memory.score or (lambda q, k: q @ k.mT / WIDTH**0.5))(queries, memory.keys)
+    torch.testing.assert_close(
+        nearest.scores, scores.gather(-1, nearest.positions), atol=1e-4, rtol=1e-5
+    )
+    assert 0.3 < index.recall(queries, 3, probes=1) <= 1
+
+
+def test_lists_that_hold_too_few(tmp_path):
+    pytest.importorskip("faiss")
+    memory = Memory(encoder=CharacterNgrams())
+    memory.write(["Subject", "Object"], payloads=["he", "it"])
+    nearest = NearestIndex(memory, 2).find("subjects", 2, probes=1)
+    assert nearest.payloads == [["he", None]]
+    assert nearest.positions.tolist() == [[0, -1]]
+    assert nearest.scores[0, 1] == -torch.inf
+
+
+def test_memories_that_have_no_index():
+    pytest.importorskip("faiss")
+    with pytest.raises(EmptyMemoryError):
+        NearestIndex(Memory())
+    memory = Memory(score=Additive(WIDTH, WIDTH, 4))
+    memory.write(near(5, 1))
+    with pytest.raises(ValueError, match="an index needs products"):
+        NearestIndex(memory)
+    memory = Memory()
+    memory.write(near(5, 1))
+    index = NearestIndex(memory)
+    memory.write(near(5, 1))
+    with pytest.raises(
+        ValueError, match="the memory has 10 entries, the index 5: make the index again"
+    ):
+        index.find(near(1, 2))
+
+
+def test_without_faiss_one_sentence_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "faiss", None)
+    memory = Memory()
+    memory.write(near(5, 1))
+    with pytest.raises(ImportError, match=r"pip install 'regard\[faiss\]'"):
+        NearestIndex(memory)
