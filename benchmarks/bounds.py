@@ -4,7 +4,8 @@ python benchmarks/bounds.py [--entries 200000] [--queries 20] [--rounds 3] [--ou
 
 Keys around centres, the states of the decoder of `es-en` before the words of Tatoeba's English side (REGARD_DATA), and
 random keys. In RAM and in a folder, one query at a time. Milliseconds of the processor on one thread, in turns. Errors
-are distances from a reading in float64. With faiss (`pip install "regard[faiss]"`) also the recall of approximate searches.
+are distances from a reading in float64. With faiss (`pip install "regard[faiss]"`), also the recall of approximate
+searches.
 """
 
 from __future__ import annotations
