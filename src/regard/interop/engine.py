@@ -132,7 +132,7 @@ class Engine:
         """
         if unknown := sorted(changes.keys() - _SETTINGS):
             raise TypeError(f"CTranslate2 does not search with {', '.join(unknown)}: leave it out")
-        search = (search or self.search).changed(**changes, sampling=False)
+        search = (search or self.search).changed(**changes, sampling=False, constraints=False)
         if self.sentence_language is None:  # generated data
             search = search.changed(numbers=False, spans=False)
         return lines.translate(
@@ -158,7 +158,11 @@ class _SentenceSearch:
     linking: Callable[[], Aligner] | None = None
 
     def translate(
-        self, sentences: Sequence[str], search: Search, prefixes: Sequence[str] | None = None
+        self,
+        sentences: Sequence[str],
+        search: Search,
+        prefixes: Sequence[str] | None = None,
+        terms: Sequence[Sequence[str]] | None = None,
     ) -> list[Translation]:
         source = self.tokenizers.source
         encoded = [source.encode(text) for text in sentences]

@@ -14,7 +14,7 @@ from regard.translation.evaluation.alignment import Link
 from regard.translation.models.protocol import Looks
 from regard.translation.reading import sentences as reading
 from regard.translation.reading.carrying import Carrier, restored
-from regard.translation.reading.readings import SentenceTranslator
+from regard.translation.reading.readings import TermTranslator
 from regard.translation.reading.terms import terms_of
 from regard.translation.results import Candidate, Translation, Word
 from regard.translation.settings.search import Search
@@ -36,7 +36,7 @@ CHUNK = 256
 
 def translate(
     lines: Sequence[str],
-    translator: SentenceTranslator,
+    translator: TermTranslator,
     search: Search,
     *,
     words: KnownWords | None,

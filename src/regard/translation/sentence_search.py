@@ -15,6 +15,7 @@ from regard.translation.aligning.aligner import Aligner
 from regard.translation.aligning.words import in_spans, normalised_words
 from regard.translation.decoding import forced
 from regard.translation.decoding.beam import Tree
+from regard.translation.decoding.constraints import Constraints
 from regard.translation.decoding.hypothesis import Hypothesis, loops
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.decoding.search import Search, bounds, translate_batch
@@ -62,9 +63,13 @@ class SentenceSearch:
             )
 
     def translate(
-        self, sentences: Sequence[str], search: Search, prefixes: Sequence[str] | None = None
+        self,
+        sentences: Sequence[str],
+        search: Search,
+        prefixes: Sequence[str] | None = None,
+        terms: Sequence[Sequence[str]] | None = None,
     ) -> list[Translation]:
-        """The translation of each sentence, which begins with its prefix.
+        """The translation of each sentence, which begins with its prefix, or has its terms if there is room for them.
 
         Raises:
             ConfigurationError: a prefix is longer than a translation may be.
@@ -77,6 +82,8 @@ class SentenceSearch:
         for rows, prefix in self._batches(cut, bound, self.batch_tokens // search.hypotheses):
             source, lengths = self._padded([cut[row] for row in rows])
             limits = bounds(self.model, search, lengths).tolist()
+            row_terms = [] if terms is None else [terms[row] for row in rows]
+            constraints = Constraints.words(row_terms, limits, self.tokenizers.target, self._device)
             best = translate_batch(
                 self.model,
                 source,
@@ -87,6 +94,7 @@ class SentenceSearch:
                 engine=self.engine,
                 tree=self.tree,
                 ended=True,
+                constraints=constraints,
             )
             agreements = self._agreements(best, search)
             best = [group[: search.nbest] for group in best]

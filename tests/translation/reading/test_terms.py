@@ -21,7 +21,7 @@ WORDS = KnownWords.learn([*TRAINING, Pair("el gato negro duerme. ven", "")] * 5)
 
 def translated(texts, glossary, answer=upper, words=WORDS, **options):
     translator = Answers(lambda sentences: [said(text, *answer(text)) for text in sentences])
-    search = Search(spelling=False, accents=False, inventions=False)
+    search = Search(spelling=False, accents=False, inventions=False, constraints=False)
     arguments = {"words": words, "doubts": None, "language": "es", "readable": READABLE}
     translations = lines.translate(
         texts, translator, search, glossary=glossary, **arguments | options
@@ -131,6 +131,50 @@ def test_every_term_comes_out_once(tokens, kind):
         terms = [match.term.target for match in lines.Glossary(GLOSSARY).matches(line)[0]]
         assert Counter(re.findall(r"T\d+(?: T3)?", translation.text)) == Counter(terms)
         assert set(translation.terms.values()) == set(terms)
+
+
+@pytest.mark.parametrize(
+    ("log_probability", "expected"), [(-1.5, "A feline is SLEEPING."), (-2.0, "EL feline DUERME.")]
+)
+def test_a_search_that_writes_the_term_is_used_unless_it_is_less_probable(
+    log_probability, expected
+):
+    class Constrained(Answers):
+        def translate(self, sentences, search, prefixes=None, terms=None):
+            if terms is None:
+                return super().translate(sentences, search)
+            assert (sentences, terms) == (texts[:1], [["feline"]])
+            return [said("el gato duerme.", "A feline is SLEEPING.", 4 * log_probability)]
+
+    def answer(sentences):
+        return [
+            said(text, text.upper().replace("FELINE", "feline"), -1.4 * len(text.split()))
+            for text in sentences
+        ]
+
+    texts = ["el gato duerme.", "feline ven, gato.", "ven"]
+    translations = lines.translate(
+        texts, Constrained(answer), Search(inventions=False), words=WORDS, doubts=None,
+        language="es", readable=READABLE, glossary={"gato": "feline"},
+    )  # fmt: skip
+    assert translations[0].text == expected
+    assert [one.text for one in translations[1:]] == ["feline VEN, feline.", "VEN"]
+    assert translations[0].terms == {"gato": "feline"}
+    assert all(source < 3 for source, _ in translations[0].alignment)
+
+
+def test_the_search_of_a_model_writes_terms_that_fit():
+    """The article of such a term is written for it; others are placed by links."""
+    translator = Translator.open("es-en")
+    linked = translator.search.changed(constraints=False)
+
+    def text(target, search=None):
+        glossary = {"mago": target}
+        return translator.translate(["Tom es mago."], glossary=glossary, search=search)[0].text
+
+    assert text("magician", linked) == "Tom is magician."
+    assert text("magician") == "Tom is a magician."
+    assert text("sophomores") == text("sophomores", linked) == "Tom is sophomores."
 
 
 @pytest.mark.parametrize("model", ["es-en-tiny", "es-en"])

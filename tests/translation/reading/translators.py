@@ -15,7 +15,11 @@ class Answers:
         self.sentences: list[str] = []
 
     def translate(
-        self, sentences: Sequence[str], search: Search, prefixes: Sequence[str] | None = None
+        self,
+        sentences: Sequence[str],
+        search: Search,
+        prefixes: Sequence[str] | None = None,
+        terms: Sequence[Sequence[str]] | None = None,
     ) -> list[Translation]:
         self.sentences += sentences
         return self.answer(sentences)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple, Self
 
 import torch
@@ -12,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.errors import ModelError
+from regard.translation.decoding.constraints import Progress, in_turn
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import IMPOSSIBLE, Limits, best_words
 from regard.translation.engines import SearchEngine, evaluating
@@ -159,12 +161,21 @@ def advance(live: Live, logits: Logits, limits: Limits, size: int, *, compiled: 
     `logits` has a row for each beginning, and none for empty places.
     Each beginning gives its best `size` + 1 words, of which one may be the end; of all these the best
     2 x `size` are kept, so that `size` of them do not end. Equals: the better beginning first, then the smaller id.
+    With constraints, beginnings have their next tokens, too, and the best come in turn from the banks of `constraints`.
     """
     best, words = live.best_words(logits, limits, size + 1, compiled=compiled)
+    progress = limits.constraints and limits.constraints.progress(live.tokens)
+    if progress:
+        best, words = _continued(live, logits, limits, best, words, progress)
     (batch, beginnings), choices = live.words.shape, best.shape[1]
     best, words = best.reshape(batch, -1), words.reshape(batch, -1)
     totals = best + live.totals.repeat_interleave(choices, 1)
-    order = totals.sort(dim=-1, descending=True, stable=True).indices[:, : 2 * size]
+    order = totals.sort(dim=-1, descending=True, stable=True).indices
+    if progress:
+        columns = order.tolist(), totals.tolist(), words.tolist(), progress
+        turns = [in_turn(*sentence, choices) for sentence in zip(*columns, strict=True)]
+        order = order.new_tensor(turns)
+    order = order[:, : 2 * size]
     parents = order.div(choices, rounding_mode="floor")
     totals, words, log_p = (values.gather(1, order) for values in (totals, words, best))
     ends = words == EOS
@@ -181,6 +192,24 @@ def advance(live: Live, logits: Logits, limits: Limits, size: int, *, compiled: 
     tokens = torch.cat([live.tokens.flatten(0, 1)[rows], words.unsqueeze(2)], 2)
     history = torch.cat([live.history.flatten(0, 1)[rows], log_p.unsqueeze(2)], 2)
     return Live(live.sentences, words, totals, tokens, history), rows, ended
+
+
+def _continued(
+    live: Live,
+    logits: Logits,
+    limits: Limits,
+    best: Tensor,
+    words: Tensor,
+    progress: list[list[Progress]],
+) -> tuple[Tensor, Tensor]:
+    """The best words of all places and the tokens that constraints continue with (see `Constraints`)."""
+    assert limits.constraints is not None
+    open_places = live.filled & (limits.longest > live.tokens.shape[2]).unsqueeze(1)
+    rows = [
+        row if is_open else None
+        for row, is_open in zip(live.rows().tolist(), open_places.flatten().tolist(), strict=True)
+    ]
+    return limits.constraints.with_continuations(best, words, logits, rows, list(chain(*progress)))
 
 
 class _Ranking:

@@ -14,6 +14,7 @@ from torch import Tensor
 from regard.attention.ranking import top
 from regard.errors import ConfigurationError, ModelError
 from regard.loops.threads import run_shares
+from regard.translation.decoding.constraints import Constraints
 from regard.translation.decoding.hypothesis import completing
 from regard.translation.decoding.prefix import LogP, Prefixes, Written
 from regard.translation.models.protocol import DAMAGED, Logits, log_probabilities
@@ -33,6 +34,7 @@ class Limits:
         longest: tokens a translation may have at most, the end of the sentence not counted.
         shortest: tokens it must have at least; where `longest` is less, `longest` counts.
         prefix: how it must begin; None for anyhow.
+        constraints: what it must contain; None for nothing.
         no_repeat_ngram: no sequence of so many tokens may occur twice, except in the prefix; 0 allows all.
     """
 
@@ -40,6 +42,7 @@ class Limits:
     shortest: int = 0
     prefix: Prefixes | None = None
     no_repeat_ngram: int = 0
+    constraints: Constraints | None = None
 
     @classmethod
     def of(
@@ -47,14 +50,19 @@ class Limits:
         longest: Int[Tensor, " batch"],
         search: Search,
         prefix: Prefixes | Sequence[Sequence[int]] | None = None,
+        constraints: Constraints | None = None,
     ) -> Self:
-        """The limits of a batch. A prefix that is longer than `longest` makes room for itself.
+        """The limits of a batch. Prefixes and constraints that are longer than `longest` make room for themselves.
 
         Raises:
-            ConfigurationError: not one prefix a sentence, or prefixes with padding or ends.
+            ConfigurationError: not one prefix a sentence, prefixes with padding or ends, or prefixes and constraints.
         """
+        if constraints is not None:
+            if prefix is not None:
+                raise ConfigurationError("prefixes and constraints: leave one of them out")
+            longest = torch.maximum(longest, longest.new_tensor(constraints.lengths))
         if prefix is None:
-            return cls(longest, search.min_length, None, search.no_repeat_ngram)
+            return cls(longest, search.min_length, None, search.no_repeat_ngram, constraints)
         prefixes = prefix if isinstance(prefix, Prefixes) else Prefixes.of(prefix, longest.device)
         if len(prefixes.tokens) != len(longest):
             raise ConfigurationError(
@@ -65,7 +73,9 @@ class Limits:
 
     def select(self, sentences: Int[Tensor, " kept"]) -> Limits:
         prefix = None if self.prefix is None else self.prefix.select(sentences)
-        return replace(self, longest=self.longest[sentences], prefix=prefix)
+        constraints = None if self.constraints is None else self.constraints.select(sentences)
+        longest = self.longest[sentences]
+        return replace(self, longest=longest, prefix=prefix, constraints=constraints)
 
     def restrict(self, log_p: LogP, tokens: Written) -> LogP:
         """Set what may not follow these tokens to -inf, in place; the rest keeps its value."""
@@ -83,6 +93,8 @@ class Limits:
 
     def forbid(self, log_p: LogP, tokens: Written) -> LogP:
         """The part of `restrict` that depends on which tokens were written, not on their number alone."""
+        if self.constraints is not None:
+            self.constraints.restrict(log_p, tokens)
         if self.no_repeat_ngram:
             rows, words = completing(tokens.flatten(0, 1), self.no_repeat_ngram)
             if self.prefix is not None:
@@ -119,7 +131,7 @@ def _best_words_compiled(
 
     rows, vocabulary = logits.shape
     allowed = logits
-    if limits.prefix is not None or limits.no_repeat_ngram:
+    if limits.prefix is not None or limits.no_repeat_ngram or limits.constraints is not None:
         allowed = logits.clone()
         limits.forbid(allowed.view(len(limits.longest), -1, vocabulary), tokens)
     values, words = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.int64)

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Self
 
 import torch
@@ -73,16 +74,8 @@ class Prefixes:
         prefixes = cls.of([tokenizer.encode(text) for text in texts], device)
         if not prefixes.tokens.numel():
             return None
-        # A letter that followed at once would belong to the last word.
-        last_characters = [normalise(text)[-1:] for text in texts]
-        complete = [
-            _of_a_word(character) and not unicodedata.name(character, "").startswith(_UNSPACED)
-            for character in last_characters
-        ]
-        pieces = tokenizer.pieces(range(len(tokenizer)))
-        inside = torch.tensor([goes_on(piece) for piece in pieces], device=device)
-        inside[[PAD, BOS, EOS]] = False
-        return cls(prefixes.tokens, torch.tensor(complete, device=device), inside)
+        complete = torch.tensor(list(map(ends_in_word, texts)), device=device)
+        return cls(prefixes.tokens, complete, inside_words(tokenizer, device))
 
     @property
     def lengths(self) -> Int[Tensor, " batch"]:
@@ -112,6 +105,21 @@ class Prefixes:
             ends = self.complete & (self.lengths == count)
             log_p.masked_fill_(ends[:, None, None] & self.inside, _NEVER)
         return log_p
+
+
+def ends_in_word(text: str) -> bool:
+    """Whether a letter that followed a text at once would belong to its last word."""
+    character = normalise(text)[-1:]
+    return _of_a_word(character) and not unicodedata.name(character, "").startswith(_UNSPACED)
+
+
+@lru_cache(maxsize=4)
+def inside_words(tokenizer: Tokenizer, device: torch.device) -> Bool[Tensor, " vocabulary"]:
+    """Which pieces, written right after a word, would go on with it."""
+    pieces = tokenizer.pieces(range(len(tokenizer)))
+    inside = torch.tensor([goes_on(piece) for piece in pieces], device=device)
+    inside[[PAD, BOS, EOS]] = False
+    return inside
 
 
 def goes_on(piece: str) -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor
 from regard.attention.ranking import top
 from regard.errors import ConfigurationError, ModelError
 from regard.translation.decoding.beam import Tree, beam
+from regard.translation.decoding.constraints import Constraints
 from regard.translation.decoding.forced import rerank
 from regard.translation.decoding.hypothesis import Hypothesis
 from regard.translation.decoding.limits import IMPOSSIBLE, Limits, best_words
@@ -44,6 +45,7 @@ def translate_batch(
     engine: SearchEngine | None = None,
     tree: Tree | None = None,
     ended: bool = False,
+    constraints: Constraints | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate a batch the way `search` says.
 
@@ -54,12 +56,13 @@ def translate_batch(
         engine: it runs the model; None for the model's own layers.
         tree: records the steps of a beam search, of one sentence; other searches leave it empty.
         ended: return the others, too, that a beam search ended before it knew the best, at most `beam`.
+        constraints: what each translation must contain; for a beam of 2 or more, and without a prefix.
 
     Returns:
         For each sentence its `nbest` hypotheses (fewer where the limits allow no more), best first.
 
     Raises:
-        ConfigurationError: prefixes that do not fit the batch or the vocabulary.
+        ConfigurationError: prefixes that do not fit the batch or the vocabulary, or constraints of another search.
         ModelError: logits that are not numbers.
     """
     search = search or Search()
@@ -68,7 +71,9 @@ def translate_batch(
         return []
     if tree is not None and (len(source) > 1 or tree.nodes):
         raise ConfigurationError("a tree records the search of one sentence")
-    limits = Limits.of(bounds(model, search, lengths), search, prefix)
+    if constraints is not None and (search.sampling or search.beam == 1):
+        raise ConfigurationError("constraints are for beam search: use a beam of 2 or more")
+    limits = Limits.of(bounds(model, search, lengths), search, prefix, constraints)
     if search.sampling:
         hypotheses = sample(engine, source, lengths, limits, search, generator)
     elif search.beam == 1:

@@ -8,16 +8,23 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from regard.translation.evaluation.alignment import Link, WordLinks
 from regard.translation.reading.changes import by_target, changed, inverse
 from regard.translation.reading.placeholders import COUNTS, standing_alone
 from regard.translation.reading.placement import insertions, without
-from regard.translation.reading.readings import SentenceTranslator, clearer
+from regard.translation.reading.readings import TermTranslator, clearer
 from regard.translation.results import Candidate, Translation
 from regard.translation.settings.search import Search
-from regard.translation.text.replacements import Replacement, moved_words, replaced, word_spans
+from regard.translation.text.replacements import (
+    Replacement,
+    moved_words,
+    occurrences,
+    replaced,
+    word_spans,
+)
 from regard.translation.text.stand_ins import (
     CARRIED,
     STAND_IN,
@@ -26,12 +33,15 @@ from regard.translation.text.stand_ins import (
     StandIns,
     found_again,
     lost,
+    opens_term,
 )
 from regard.translation.words import KnownWords
 
 _ATTEMPTS = 2
-# A sentence is translated without a span unless that is less probable by so much, in mean log-probability.
-_WITHOUT = -0.2
+# A sentence is translated without a span unless that is less probable by so much, in mean log-probability; the search
+# writes its terms unless that is less probable by so much. With 0.2, two thirds of the gain; with 1, terms that do not
+# fit are appended to sentences (benchmarks/quality/found_text.py --rows terms).
+_WITHOUT, CONSTRAINED = -0.2, -0.4
 
 
 class Bare(NamedTuple):
@@ -42,12 +52,14 @@ class Bare(NamedTuple):
         text: without them.
         changes: from the sentence to the text.
         words: the word in the place of each stand-in that is carried, and how often it is there.
+        terms: the targets of terms that the search has written, by the places of their openings in the sentence.
     """
 
     sentence: str
     text: str
     changes: list[Replacement]
     words: dict[str, tuple[str, int]]
+    terms: Mapping[int, str] = MappingProxyType({})
 
     def carried_by(self, candidate: Candidate | Translation) -> bool:
         """Whether a translation has the words for stand-ins as often as the sentence."""
@@ -55,6 +67,14 @@ class Bare(NamedTuple):
             len(standing_alone(word).findall(candidate.text)) == count
             for word, count in self.words.values()
         )
+
+    def terms_of(self, spans: Mapping[str, StandIn]) -> dict[int, str]:
+        """The targets of the terms that are translated with the sentence, by the places of their openings."""
+        return {
+            match.start(): spans[match[0]].target
+            for match in STAND_IN.finditer(self.sentence)
+            if opens_term(match[0])
+        }
 
 
 @dataclass(frozen=True)
@@ -66,7 +86,7 @@ class Carrier:
         words: those of the training text; without them every stand-in is taken out.
     """
 
-    translator: SentenceTranslator
+    translator: TermTranslator
     spans: Mapping[str, StandIn]
     words: KnownWords | None
 
@@ -101,7 +121,31 @@ class Carrier:
                 if attempt < _ATTEMPTS
                 and (row not in chosen or CARRIED.search(chosen[row][0].sentence))
             }
+        if search.constraints and not search.sampling and search.beam > 1:
+            chosen |= self._constrained(chosen, search)
         return self._restored([chosen[row] for row in range(len(sentences))])
+
+    def _constrained(
+        self, answers: Mapping[int, tuple[Bare, Translation]], search: Search
+    ) -> dict[int, tuple[Bare, Translation]]:
+        """Translations with their terms, of sentences that lack some, unless they are less probable."""
+        terms = {row: bare.terms_of(self.spans) for row, (bare, _) in answers.items()}
+        rows = [
+            row
+            for row, (_, translation) in answers.items()
+            if not all(any(occurrences(term, translation.text)) for term in terms[row].values())
+        ]
+        translations = self.translator.translate(
+            [answers[row][0].text for row in rows],
+            search,
+            terms=[list(terms[row].values()) for row in rows],
+        )
+        return {
+            row: (answers[row][0]._replace(terms=terms[row]), translation)
+            for row, translation in zip(rows, translations, strict=True)
+            if answers[row][0].carried_by(translation)
+            and clearer(translation, answers[row][1], CONSTRAINED)
+        }
 
     def copy(self, sentences: Sequence[str], search: Search) -> list[Translation]:
         """See `SentenceTranslator.copy`; stand-ins are not scored."""
@@ -142,7 +186,10 @@ class Carrier:
 
 
 def as_bare(
-    sentence: str, spans: Mapping[str, StandIn], known: KnownWords | None, attempt: int = 0
+    sentence: str,
+    spans: Mapping[str, StandIn],
+    known: KnownWords | None,
+    attempt: int = 0,
 ) -> Bare:
     """A sentence with words in the places of its stand-ins: in other attempts, other ones."""
     counts = Counter(CARRIED.findall(sentence))
@@ -186,7 +233,7 @@ def _put_back(
             for stand_in, (word, _) in bare.words.items()
             for match in standing_alone(word).finditer(candidate.text)
         ]
-        inserted = insertions(bare.sentence, candidate.text, places, candidate_links)
+        inserted = insertions(bare.sentence, candidate.text, places, candidate_links, bare.terms)
         new = changed(candidate, sorted([*carried, *inserted], key=_place), source_words)
         if candidate.alignment:
             links_of_stand_ins = _links(bare.sentence, new)

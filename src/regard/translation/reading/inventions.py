@@ -12,6 +12,7 @@ from regard.translation.reading.changes import changed
 from regard.translation.reading.readings import Reading, SentenceTranslator
 from regard.translation.text.letters import WORD
 from regard.translation.text.replacements import Replacement, word_spans
+from regard.translation.text.stand_ins import outside_terms
 from regard.translation.words import KnownWords
 
 
@@ -23,7 +24,7 @@ def with_source_words(
     invented = {
         row: inventions
         for row, (source, translation) in enumerate(readings)
-        if (inventions := words.invented(source, translation.text))
+        if (inventions := words.invented(source, outside_terms(translation.text)))
     }
     links = translator.links(
         [(readings[row].source, readings[row].translation.text) for row in invented]

@@ -7,14 +7,14 @@ Markup Tags Be Translated?"): a pair wraps the stretch that its content is linke
 import re
 from bisect import bisect
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 from regard.translation.aligning.projection import project
 from regard.translation.evaluation.alignment import WordLinks
-from regard.translation.text.replacements import Replacement, word_spans
+from regard.translation.text.replacements import Replacement, occurrences, word_spans
 from regard.translation.text.stand_ins import STAND_IN, TAKEN_OUT, opens_term, role_of
 
 _TAKEN_OUT = re.compile(TAKEN_OUT)
@@ -80,7 +80,11 @@ class Insertion(NamedTuple):
 
 
 def insertions(
-    sentence: str, target: str, places: Sequence[int], links: WordLinks
+    sentence: str,
+    target: str,
+    places: Sequence[int],
+    links: WordLinks,
+    terms: Mapping[int, str],
 ) -> list[Replacement]:
     """The changes that put the stand-ins of a sentence into its translation.
 
@@ -89,15 +93,21 @@ def insertions(
         target: the translation of the sentence without them.
         places: for each word of the sentence without stand-ins the place of its first character in the sentence.
         links: of these words and those of the translation.
+        terms: by the places of their openings, the targets of terms, which the translation may have already.
     """
-    return _Placement(sentence, Words.of(target), places, links).changes()
+    return _Placement(sentence, Words.of(target), places, links, terms).changes()
 
 
 class _Placement:
     def __init__(
-        self, sentence: str, target: Words, places: Sequence[int], links: WordLinks
+        self,
+        sentence: str,
+        target: Words,
+        places: Sequence[int],
+        links: WordLinks,
+        terms: Mapping[int, str],
     ) -> None:
-        self.sentence, self.target = sentence, target
+        self.sentence, self.target, self.terms = sentence, target, terms
         self.cores = [_next_letters(sentence, place) for place in places]
         self.to_targets, self.to_sources = (
             defaultdict[int, set[int]](set),
@@ -140,6 +150,12 @@ class _Placement:
                 open_pairs.pop()
             _, low, high, claimed, outer = open_pairs[-1]
             words = range(bisect(self.cores, start), bisect(self.cores, stop))
+            if written := self._written(start, low, high, claimed):
+                offsets[start], offsets[stop] = written.span()
+                begin, end = self._words_of(written)
+                claimed.update(range(begin, end))
+                open_pairs.append((stop, begin, end, set(), words))
+                continue
             begin, end = self._stretch(words, low, high, claimed)
             if begin == end:
                 begin, end = self._nearest(words, low, high, claimed)
@@ -158,6 +174,21 @@ class _Placement:
                 offsets[stop] = (self.target.spans if trailing else self.target.cores)[end - 1][1]
             open_pairs.append((stop, begin, end, set(), words))
         return offsets
+
+    def _written(self, start: int, low: int, high: int, claimed: set[int]) -> re.Match[str] | None:
+        """Where the translation has the target of a term, in free words from `low` to `high`."""
+        target = self.terms.get(start)
+        if target is None:
+            return None
+        for match in occurrences(target, self.target.text):
+            begin, end = self._words_of(match)
+            if low <= begin and end <= high and claimed.isdisjoint(range(begin, end)):
+                return match
+        return None
+
+    def _words_of(self, match: re.Match[str]) -> tuple[int, int]:
+        starts = [start for start, _ in self.target.spans]
+        return bisect(starts, match.start()) - 1, bisect(starts, match.end() - 1)
 
     def _nearest(self, words: range, low: int, high: int, claimed: set[int]) -> tuple[int, int]:
         """The target word that is most likely linked to some words which have no links."""

@@ -26,6 +26,19 @@ class SentenceTranslator(Protocol):
         """The links of the words, between white space, of sentences and translations."""
 
 
+class TermTranslator(SentenceTranslator, Protocol):
+    """Translates sentences that must have terms in their translations."""
+
+    def translate(
+        self,
+        sentences: Sequence[str],
+        search: Search,
+        prefixes: Sequence[str] | None = None,
+        terms: Sequence[Sequence[str]] | None = None,
+    ) -> list[Translation]:
+        """The translation of each sentence, with its terms where the search can write them."""
+
+
 class Reading(NamedTuple):
     """A sentence as it was read, and its translation."""
 

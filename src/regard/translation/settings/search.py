@@ -56,6 +56,10 @@ class SearchSettings(Settings):
     spelling: bool = True
     """Whether words that no training source has are read as known ones that differ in one letter, where that makes the
     translation clearly more probable."""
+    constraints: bool = True
+    """Whether a sentence whose translation lacks terms of a glossary is translated again, by a beam search that must
+    write them (arXiv 1804.06609). Where that is clearly less probable, words that are linked to terms give way to them.
+    """
     placeholders: bool = True
     """Whether a sentence whose translation lost a name or number is translated again, with a common name or number in
     its place, which is then replaced. This and `spelling` not where the beginning of the translation is given."""
@@ -119,6 +123,7 @@ class Search(SearchSettings):
             inventions=False,
             accents=False,
             spelling=False,
+            constraints=False,
             placeholders=False,
         )
 

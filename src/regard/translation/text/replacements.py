@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 _WORD = re.compile(r"\S+")
@@ -27,6 +27,15 @@ def replaced(text: str, changes: Sequence[Replacement]) -> str:
         pieces += text[end : change.start], change.text
         end = change.stop
     return "".join([*pieces, text[end:]])
+
+
+def occurrences(words: str, text: str) -> Iterator[re.Match[str]]:
+    """Where a text has some words that are no part of others.
+
+    >>> [match.span() for match in occurrences("cat", "A cat, cats.")]
+    [(2, 5)]
+    """
+    return re.finditer(rf"(?<!\w){re.escape(words)}(?!\w)", text)
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:

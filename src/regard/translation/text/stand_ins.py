@@ -46,6 +46,11 @@ def opens_term(stand_in: str) -> bool:
     return begin <= ord(stand_in) < end
 
 
+def outside_terms(text: str) -> str:
+    """A text without the words between the halves of terms."""
+    return re.sub(f"[{_characters('term')}].*?[{_characters('closing')}]", " ", text)
+
+
 def is_wordless(text: str) -> bool:
     """Whether a text has stand-ins and no letters, so that there is nothing to translate."""
     return bool(STAND_IN.search(text)) and not any(map(str.isalpha, text))
