@@ -18,14 +18,17 @@ file is read. `--without` switches a reading off, by its key of `[search]`, so t
 - doubts: of bad lines (chrF below 25) the share that is marked, of marked lines the share below the median of all,
   and for each figure of a line the area under the curve (AUC) for bad lines.
 - terms: of each sentence its longest word that is linked to one word of the reference, and that word. How many come
-  out, BLEU and processor seconds: without a glossary, with one (words linked to a term give way to it), and with names
-  that carry the terms.
+  out, BLEU, chrF and processor seconds: without a glossary, with one (the constrained search, and where that is clearly
+  less probable the words that are linked to a term give way to it), by linked words alone, by the constrained search
+  alone, and with names that carry the terms. "unexpected" has a word of another sentence in the place of each target,
+  in the references, too.
 - persons: impersonal sentences and possessives, counted.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import sys
@@ -33,6 +36,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from itertools import repeat
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -45,9 +49,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from _measure import write
 from robustness import NAMED, NAMES
 from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
 
 from regard.translation import lines
 from regard.translation.calibration import chrf
+from regard.translation.reading import carrying
 from regard.translation.reading.terms import terms_of
 from regard.translation.sentence_search import word_links
 from regard.translation.text.corpora import Tsv, read_aligned
@@ -350,7 +356,7 @@ class Bench:
     def terms(self) -> dict[str, Any]:
         pairs = [(pair.source, pair.target) for pair in self.lines[: self.sentences // 2]]
         sources, references = [source for source, _ in pairs], [target for _, target in pairs]
-        glossaries = []
+        terms: list[tuple[str, str] | None] = []
         for (source, target), links in zip(
             pairs, word_links(self.translator.aligner(), pairs), strict=True
         ):
@@ -359,21 +365,49 @@ class Bench:
                 for a, b in self._one_to_one(links.links)
             ]
             words = [pair for pair in words if all(map(str.islower, pair))]
-            glossaries.append(Glossary([Term(*max(words, key=longest), 1)] if words else []))
+            terms.append(max(words, key=longest) if words else None)
+        wanted = [term and term[1] for term in terms]
+        swapped = [target for target in wanted if target]
+        Random(SEED).shuffle(swapped)
+        others = iter(swapped)
+        unexpected = [term and (term[0], next(others)) for term in terms]
+        changed = [
+            text if old is None else text.replace(old, new[1])
+            for text, old, new in zip(references, wanted, unexpected, strict=True)
+        ]
+        return {
+            "listed": self._ways(sources, references, terms),
+            "unexpected": self._ways(sources, changed, unexpected),
+        }
+
+    def _ways(
+        self,
+        sources: Sequence[str],
+        references: Sequence[str],
+        terms: Sequence[tuple[str, str] | None],
+    ) -> dict[str, Any]:
+        """The figures of each way to place a term."""
+        glossaries = [Glossary([Term(*term, 1)] if term else []) for term in terms]
+        search = self.translator.search
+        linked = search.changed(constraints=False)
+        ways = {
+            "without": (None, search, nullcontext()),
+            "both": (glossaries, search, nullcontext()),
+            "linked words": (glossaries, linked, nullcontext()),
+            "constrained search": (
+                glossaries,
+                search,
+                mock.patch.object(carrying, "CONSTRAINED", -math.inf),
+            ),
+            "names": (glossaries, linked, mock.patch.object(lines, "terms_of", carried_terms)),
+        }
         results: dict[str, Any] = {}
-        carried = mock.patch.object(lines, "terms_of", carried_terms)
-        for name, method in (
-            ("without", None),
-            ("linked words", nullcontext()),
-            ("names", carried),
-        ):
+        for name, (used, settings, patch) in ways.items():
             begin = time.process_time()
-            with method or nullcontext():
+            with patch:
                 texts = [
-                    self.translator.translate([source], glossary=glossary if method else None)[
-                        0
-                    ].text
-                    for source, glossary in zip(sources, glossaries, strict=True)
+                    self.translator.translate([source], glossary=glossary, search=settings)[0].text
+                    for source, glossary in zip(sources, used or repeat(None), strict=False)
                 ]
             seconds = time.process_time() - begin
             wanted = [
@@ -385,8 +419,10 @@ class Bench:
                 "placed": sum(has(text, target) for text, target in wanted),
                 "of": len(wanted),
                 "bleu": bleu(texts, references),
+                "chrf": round(CHRF().corpus_score(texts, [references]).score, 2),
                 "seconds": round(seconds, 1),
             }
+            print(name, results[name], flush=True)
         return results
 
     def _one_to_one(self, links: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
