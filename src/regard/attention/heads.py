@@ -13,6 +13,7 @@ from regard.attention.by_name import not_callable, unknown
 from regard.attention.caches import HeadMemory, Place
 from regard.attention.constants import flag, rate, whole
 from regard.attention.kernels.request import check_tensor
+from regard.attention.layer_calls import call
 from regard.attention.looks import Look
 from regard.attention.masks import Mask, causal
 from regard.attention.masks.mask import Complement, Given, Joined
@@ -330,7 +331,7 @@ class MultiHeadAttention(nn.Module):
         if weight is not None and sequence.dtype != weight.dtype and type(projection) is nn.Linear:
             _check_precision(name, sequence, weight)
         heads = self.heads if name == "query" else self.key_heads
-        projected: Tensor = projection(sequence)
+        projected = call(projection, sequence)
         width = projected.shape[-1] // heads
         projected = projected.view(*shape[:-1], heads, width).transpose(-2, -3)
         if name == "value":
@@ -347,8 +348,8 @@ class MultiHeadAttention(nn.Module):
             merged = reading.sum(-3)
         else:
             merged = reading.transpose(-2, -3).flatten(-2)
-        output: Tensor = self.output_projection(merged)
-        return output
+        projection: Any = self._modules["output_projection"]
+        return call(projection, merged)
 
     def _over_heads(
         self, name: str, plane: Any, query: Tensor, batch: list[tuple[int, int]]

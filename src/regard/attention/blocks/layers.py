@@ -12,6 +12,7 @@ from regard.attention.by_name import named, unknown
 from regard.attention.constants import flag, whole
 from regard.attention.dropout import Dropout
 from regard.attention.heads import Norm, new_norm
+from regard.attention.layer_calls import call
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -63,9 +64,8 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
         layers: Any = self._modules  # as attributes they take ten times as long to find
-        inner, gate = self.activation(layers["inner"](x)), layers.get("gate")
-        output: Tensor = layers["outer"](inner if gate is None else inner * gate(x))
-        return output
+        inner, gate = self.activation(call(layers["inner"], x)), layers.get("gate")
+        return call(layers["outer"], inner if gate is None else inner * call(gate, x))
 
 
 class Residual(nn.Module):
@@ -94,7 +94,5 @@ class Residual(nn.Module):
         layers: Any = self._modules
         norm, dropout = layers["norm"], layers["dropout"]
         if self.before:
-            output: Tensor = x + dropout(sublayer(norm(x)))
-        else:
-            output = norm(x + dropout(sublayer(x)))
-        return output
+            return x + call(dropout, sublayer(call(norm, x)))
+        return call(norm, x + call(dropout, sublayer(x)))
