@@ -1,12 +1,12 @@
 """Measure a model with a memory beside the model alone: BLEU, chrF, the curve of its weight, bytes, and the speed.
 
-python benchmarks/quality/remembering.py CORPUS FOLDER [--pairs N] [--sentences N] [--near N] [--similar N] [--test]
-    [--tuned RUN] [--out FILE]
+python benchmarks/quality/remembering.py CORPUS FOLDER [--pairs N] [--sentences N] [--near N] [--similar N] [--lists N]
+    [--test] [--tuned RUN] [--out FILE]
 
 CORPUS is python-docs-es or tatoeba-spa-eng, in the folder that REGARD_DATA names, with the model es-en. The memory is
 made of `train.tsv` in FOLDER and tuned on `valid.tsv`. Scores are of other lines of `valid.tsv`, with --test those of
 `test.tsv`, which is for the end alone. --pairs takes so many lines of the training file, drawn by a fixed seed; --near
-takes the N most similar pairs of each sentence that is used, which changes nothing for --similar up to N.
+takes the N most similar pairs of each sentence that is used, which changes little for --similar up to N.
 --tuned scores the run of another training, beside. Differences of less than 3 BLEU on 200 lines are ties.
 """
 
@@ -20,13 +20,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
-
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from _measure import interleaved, write
 
-from regard.memory import CharacterNgrams
+from regard.translation.datastore.similarity import WordIndex
 from regard.translation.evaluation.scores import measure
 from regard.translation.remembering import remember, tune
 from regard.translation.text.corpora import Pair, Tsv, read_pairs
@@ -44,17 +42,9 @@ def read(path: Path) -> list[Pair]:
 
 def near(pairs: list[Pair], sentences: list[Pair], count: int) -> list[Pair]:
     """The pairs whose sources are most similar to each sentence."""
-    encode = CharacterNgrams(width=512, shortest=3, longest=4)
-    queries = encode([pair.source for pair in sentences])
-    best = torch.full((len(queries), 0), 0.0)
-    places = torch.zeros(len(queries), 0, dtype=torch.int64)
-    for start in range(0, len(pairs), 10_000):
-        keys = encode([pair.source for pair in pairs[start : start + 10_000]])
-        scores, rows = (queries @ keys.T).topk(min(count, len(keys)))
-        best, rows = torch.cat([best, scores], 1), torch.cat([places, rows + start], 1)
-        best, order = best.topk(min(count, best.shape[1]))
-        places = rows.gather(1, order)
-    return [pairs[place] for place in sorted(set(places.flatten().tolist()))]
+    index = WordIndex(pair.source for pair in pairs)
+    numbers = index.most_similar([pair.source for pair in sentences], count)
+    return [pairs[number] for number in sorted(set(numbers.flatten().tolist()) - {-1})]
 
 
 def score(translator: Translator, pairs: list[Pair], beam: int) -> dict[str, float | None]:
@@ -98,6 +88,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     for name, default in (("pairs", 0), ("sentences", 200), ("near", 0), ("similar", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--lists", type=int)
     parser.add_argument("--test", action="store_true")
     parser.add_argument("--tuned")
     parser.add_argument("--out", type=Path)
@@ -120,7 +111,9 @@ def main() -> None:
     remember(translator, train, options.folder)
     build = time.process_time() - start
     print(f"remembered in {build:.0f} s", flush=True)
-    mixing, trials = tune(translator, chosen, options.folder, similar=options.similar)
+    mixing, trials = tune(
+        translator, chosen, options.folder, similar=options.similar, lists=options.lists
+    )
     print(mixing, trials, flush=True)
     with translator.datastore(options.folder) as datastore:
         entries = len(datastore)

@@ -61,10 +61,10 @@ def forgotten(request):
         request.getfixturevalue(name).forget()
 
 
-@pytest.mark.parametrize("similar", [0, 1])
+@pytest.mark.parametrize(("similar", "lists"), [(0, 4), (1, 0), (1, 4)])
 @pytest.mark.parametrize("beam", [1, 3])
-def test_what_was_read_is_written(translator, folder, beam, similar):
-    translator.read_memory(folder, similar=similar, **SURE)
+def test_what_was_read_is_written(translator, folder, beam, similar, lists):
+    translator.read_memory(folder, similar=similar, lists=lists, **SURE)
     texts = [each.text for each in translator.translate(SOURCES, beam=beam)]
     assert texts == [pair.target for pair in PAIRS]
     translator.forget()
@@ -85,6 +85,19 @@ def test_all_engines_mix_alike(tiny, copied):
         assert [each.score for each in other] == pytest.approx(
             [each.score for each in compiled], abs=1e-4
         )
+
+
+def test_an_entry_read_in_both_ways_counts_twice(tiny, copied):
+    def entries_read(**reading: int) -> int:
+        tiny.read_memory(copied, **reading)
+        hidden = torch.randn(1, tiny.model.output.weight.shape[1], generator=torch.Generator())
+        spans = None if not reading["similar"] else torch.arange(len(PAIRS)).unsqueeze(0)
+        spans = spans if spans is None else spans + tiny.recall._lists
+        return tiny.recall.distances(hidden, spans, 2000)[0].isfinite().sum().item()
+
+    lists, sentences = entries_read(similar=0, lists=9), entries_read(similar=3, lists=0)
+    assert lists == sentences == len(_rows(tiny, copied))
+    assert entries_read(similar=3, lists=9) == 2 * lists
 
 
 def test_weight_0_is_the_model_alone(tiny, copied):

@@ -25,6 +25,7 @@ def remember(
     target_column: int | None = None,
     tune: Annotated[Path | None, typer.Option(metavar="TSV")] = None,
     similar: Annotated[int, typer.Option(metavar="N")] = 0,
+    lists: Annotated[int | None, typer.Option(metavar="N")] = None,
     device: Device = "cpu",
 ) -> None:
     """Keep sentence pairs in a memory for `regard translate --memory`: terms and old translations, without training.
@@ -39,7 +40,8 @@ def remember(
         source_column: Column of the sources, from 0. [default: as in the training]
         target_column: Column of the targets, from 0. [default: as in the training]
         tune: Choose how the memory is mixed in, on this table: neighbours, temperature and weight.
-        similar: With --tune: read of each sentence the N most similar pairs alone; 0 reads all.
+        similar: With --tune: read the N pairs that are most similar to each sentence.
+        lists: With --tune: read N lists of near states. [default: 4, or 0 with --similar]
         device: Where to compute: cpu, cuda, cuda:1, mps.
 
     Examples:
@@ -51,6 +53,9 @@ def remember(
         raise ConfigurationError("TSV is missing: name a table of sentence pairs, or --tune")
     check_columns(source_column or 0, target_column or 0)
     check_whole("--similar", similar, 0, 1024)
+    check_whole("--lists", lists or 0, 0, 65536)
+    if lists is not None and tune is None:
+        raise ConfigurationError("--lists belongs to --tune: name a table")
     if similar and tune is None:
         raise ConfigurationError(
             "--similar belongs to --tune here; `regard translate --similar` reads so many once"
@@ -86,6 +91,7 @@ def remember(
                 valid,
                 to,
                 similar=similar,
+                lists=lists,
                 tracked=lambda weights: report.tracked(weights, "weights", len(weights)),
             )
             rows = [["weight", "BLEU", "chrF"]]

@@ -21,8 +21,8 @@ class MemoryOptions:
 
     Attributes:
         memory: Read this memory, too, which `regard remember` made of sentence pairs.
-        similar: Of the memory, read the N pairs that are most similar to each sentence; 0 reads
-            all. [default: as it was tuned, or 0]
+        similar: Of the memory, read the N pairs that are most similar to each sentence alone; 0
+            reads all. [default: as it was tuned, or 0]
     """
 
     memory: Annotated[Path | None, typer.Option(metavar="DIR")] = None
@@ -38,5 +38,8 @@ class MemoryOptions:
     def let_read(self, translator: Translator) -> None:
         """Let a translator read the memory, where there is one."""
         if self.memory is not None:
-            changes = {} if self.similar is None else {"similar": self.similar}
+            from regard.translation.datastore import Mixing
+
+            lists = 0 if self.similar else Mixing().lists
+            changes = {} if self.similar is None else {"similar": self.similar, "lists": lists}
             translator.read_memory(self.memory, **changes)

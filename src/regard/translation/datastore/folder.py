@@ -52,8 +52,8 @@ class Mixing:
         temperature: in units of the mean squared distance of states to their mean.
         reach: in the same units.
         weight: of the datastore.
-        similar: read the entries of so many similar sentence pairs; 0 reads the lists of near states.
-        lists: so many of them are read.
+        similar: read the entries of so many similar sentence pairs.
+        lists: read so many lists of near states. An entry that is read in both ways counts twice.
     """
 
     neighbours: Annotated[int, Field(ge=1, le=1024)] = 8
@@ -61,7 +61,7 @@ class Mixing:
     reach: Annotated[float, Field(gt=0, le=1000)] = 1.0
     weight: Annotated[float, Field(ge=0, lt=1)] = 0.3
     similar: Annotated[int, Field(ge=0, le=1024)] = 0
-    lists: Annotated[int, Field(ge=1, le=65536)] = 4
+    lists: Annotated[int, Field(ge=0, le=65536)] = 4
 
     @classmethod
     def of(cls, **settings: Any) -> Self:

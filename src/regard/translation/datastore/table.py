@@ -32,6 +32,15 @@ class Table:
     sentences: Int[Tensor, " entries"]
     starts: NDArray[np.int64]
 
+    def with_later(self, later: Table) -> Table:
+        """The spans of this table, then those of another one."""
+        return Table(
+            np.concatenate([self.codes, later.codes]),
+            torch.cat([self.tokens, later.tokens]),
+            torch.cat([self.sentences, later.sentences]),
+            np.concatenate([self.starts, later.starts[1:] + len(self.tokens)]),
+        )
+
     def nearest(
         self,
         queries: Float[Tensor, "queries components"],

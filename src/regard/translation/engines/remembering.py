@@ -3,8 +3,8 @@
     p(y) = (1 - w) p_model(y) + w sum_i a_i [y_i = y]        i over the k nearest stored states
     a = softmax(-d / T), with one more term at the distance `reach`, whose share is p_model's
 
-kNN-MT (Khandelwal et al. 2021, arXiv 2010.00710), over codes of 64 components in 8 bits. With `similar`, the stored
-states are those of the most similar sentences alone (Meng et al. 2022, arXiv 2105.14528, choose them by words).
+kNN-MT (Khandelwal et al. 2021, arXiv 2010.00710), over codes of components in 8 bits. With `similar`, the states of the
+most similar sentences are read (Meng et al. 2022, arXiv 2105.14528), alone or beside those of the lists.
 """
 
 from __future__ import annotations
@@ -56,13 +56,18 @@ class Recall:
 
     @cached_property
     def table(self) -> Table:
-        store = self.datastore
-        return store.by_sentence() if self.mixing.similar else store.by_list()
+        """The entries in the spans that are read: those of the lists, then those of the sentences."""
+        store, mixing = self.datastore, self.mixing
+        if not mixing.similar:
+            return store.by_list()
+        return (
+            store.by_list().with_later(store.by_sentence()) if mixing.lists else store.by_sentence()
+        )
 
     def similar(
         self, source: SourceIds, lengths: Lengths, counts: Sequence[int] | None = None
     ) -> Spans | None:
-        """The stored sentences that are most similar to each source; None where lists are read instead.
+        """The spans of the stored sentences that are most similar to each source; None where none are read.
 
         With `counts`, as often as each says.
         """
@@ -71,8 +76,15 @@ class Recall:
         rows = zip(source.tolist(), lengths.tolist(), strict=True)
         texts = [self.decode(ids[: length - 1]) for ids, length in rows]
         spans = self.datastore.similar(texts, self.mixing.similar)
+        spans = torch.where(spans < 0, spans, spans + self._lists)
         spans = spans.masked_fill(spans >= len(self.table.starts) - 1, -1)
         return spans if counts is None else spans.repeat_interleave(torch.tensor(counts), 0)
+
+    @property
+    def _lists(self) -> int:
+        """How many spans of the table are lists."""
+        space = self.datastore.space
+        return 0 if space is None or not self.mixing.lists else len(space.centroids)
 
     def distances(
         self,
@@ -88,8 +100,10 @@ class Recall:
             shape = len(hidden), count
             return torch.full(shape, torch.inf), torch.full(shape, -1)
         points = space.project(hidden)
-        if spans is None:
-            spans = space.nearest_lists(points, self.mixing.lists)
+        if self.mixing.lists:
+            lists = space.nearest_lists(points, self.mixing.lists)
+            spans = lists if spans is None else torch.cat([lists, spans], 1)
+        assert spans is not None
         squares, places = self.table.nearest(points, spans, count, compiled=compiled)
         return squares * (space.scale**2 / space.variance), places
 

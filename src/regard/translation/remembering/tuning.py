@@ -24,8 +24,8 @@ from regard.translation.translator import Translator
 SENTENCES = 200  # of the text, spread over it
 NEIGHBOURS = (4, 8, 16, 32)
 TEMPERATURES = (0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5)
-REACHES = (0.5, 1.0, 2.0)
-WEIGHTS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
+REACHES = (0.3, 0.5, 1.0, 2.0)
+WEIGHTS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _LEAST = 1e-9
 
 
@@ -43,6 +43,7 @@ def tune(
     folder: str | Path,
     *,
     similar: int = 0,
+    lists: int | None = None,
     tracked: Callable[[Sequence[float]], Iterable[float]] = iter,
 ) -> tuple[Mixing, list[Trial]]:
     """Choose neighbours, temperature and reach by the probability of the targets, the weight by BLEU; keep them there.
@@ -51,7 +52,8 @@ def tune(
 
     Args:
         pairs: lines and their translations, of which at most 200 are read.
-        similar: read the entries of so many similar pairs alone.
+        similar: read the entries of so many similar pairs.
+        lists: read so many lists of near states; None for the usual number, or for 0 with `similar`.
         tracked: the weights as they are tried, perhaps with a bar.
 
     Raises:
@@ -60,7 +62,9 @@ def tune(
     """
     step = max(1, len(pairs) // SENTENCES)
     pairs = [pair for pair in pairs[::step] if all(pair[:2])][:SENTENCES]
-    translator.read_memory(folder, similar=similar)
+    if lists is None:
+        lists = 0 if similar else Mixing().lists
+    translator.read_memory(folder, similar=similar, lists=lists)
     assert translator.recall is not None
     best = _likeliest(translator, translator.recall, pairs)
     search, trials = translator.search.changed(beam=1), []
