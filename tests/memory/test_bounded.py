@@ -302,6 +302,44 @@ def test_a_kill_while_codes_are_made_loses_nothing(tmp_path):
         assert ((answer.reading - memory.read(queries[:5])).norm(dim=-1) <= answer.error).all()
 
 
+@pytest.mark.parametrize("name", ["codes", "lengths"])
+def test_a_full_disk_while_codes_are_made_loses_nothing(tmp_path, monkeypatch, name):
+    queries, keys, score = clusters()
+    append = vector_files.VectorFile.append
+
+    def full(file: vector_files.VectorFile, vectors: Tensor) -> dict[int, bytes]:
+        if file.path.name == name and file.rows:
+            raise OSError(28, "No space left on device", str(file.path))
+        return append(file, vectors)
+
+    with Memory.open(tmp_path / "m", write=True, score=score) as memory:
+        memory.write(keys)
+        exact = memory.read(queries[:5])
+        with monkeypatch.context() as patch:
+            patch.setattr(vector_files.VectorFile, "append", full)
+            with pytest.raises(OSError, match=f"No space left on device.*{name}"):
+                memory.read(queries[:5], tolerance=0.05)
+        memory.verify()
+        assert torch.equal(memory.read(queries[:5]), exact)
+        assert memory.read(queries[:5], tolerance=0.05).share < 1
+        memory.verify()
+
+
+def test_a_folder_that_is_replaced_meanwhile_is_read_as_it_was(tmp_path):
+    queries, keys, score = clusters()
+    for folder, rows in (("m", keys), ("other", -keys)):
+        with Memory.open(tmp_path / folder, write=True, score=score) as memory:
+            memory.write(rows)
+            memory.read(queries[:1], tolerance=0.05)
+    with Memory.open(tmp_path / "m", score=score) as memory:
+        expected = memory.read(queries[:5], tolerance=0.05)
+        (tmp_path / "m").rename(tmp_path / "old")
+        (tmp_path / "other").rename(tmp_path / "m")
+        answer = memory.read(queries[:5], tolerance=0.05)
+    assert torch.equal(answer.reading, expected.reading)
+    assert torch.equal(answer.bound, expected.bound)
+
+
 def code_until_killed(folder: Path, queries: Tensor, calls: int) -> None:
     torch.set_num_threads(1)
     append, counter = vector_files.VectorFile.append, itertools.count()
