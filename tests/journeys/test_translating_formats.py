@@ -88,6 +88,17 @@ def test_options_of_lines_are_refused_and_lines_can_be_asked_for(tmp_path):
     assert (result.code, result.out) == (0, "It's cold.\n")
 
 
+@pytest.mark.parametrize("name", ["memory.tmx", "memory.TMX.gz"])
+def test_a_translation_memory_is_no_text(name, tmp_path):
+    source, out = tmp_path / name, tmp_path / "out"
+    source.write_text(
+        '<tmx><tu><tuv lang="es"><seg>Hola</seg></tuv></tu></tmx>\n', encoding="utf-8"
+    )
+    refused = run("translate", *TINY, "--input", source, "--output", out)
+    check_refused(refused, f"{source}: a translation memory is a corpus", code=2)
+    assert not out.exists()
+
+
 def test_a_missing_library_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pysubs2", None)
     source = tmp_path / "film.srt"

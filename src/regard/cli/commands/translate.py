@@ -317,6 +317,7 @@ def translate(options: TranslateOptions) -> None:
 
     options.check()
     _check_places(inputs, outputs)
+    _check_format(inputs)
     document = None if inputs.format == "lines" else _document(inputs, outputs.output)
     lines, at_once = (
         _lines(inputs, outputs.output) if document is None else (iter(()), streams.LINES)
@@ -356,6 +357,17 @@ def translate(options: TranslateOptions) -> None:
         else:
             write_lines(translated, streams.chunks(lines, at_once), result, doubts, options)
     doubts.say()
+
+
+def _check_format(inputs: InputOptions) -> None:
+    """Raises `ConfigurationError` for a translation memory, which is a corpus: its lines are no text."""
+    from regard.translation.formats.tmx import is_tmx
+
+    if inputs.input is not None and inputs.input_format is None and is_tmx(inputs.input):
+        raise ConfigurationError(
+            f"{inputs.input}: a translation memory is a corpus: `regard train`, `regard align` and "
+            "`regard data check` read it; --input-format lines translates it as plain text"
+        )
 
 
 def _check_places(inputs: InputOptions, outputs: OutputOptions) -> None:
