@@ -16,7 +16,14 @@ TOKENS = torch.randint(5, 50, (2, 9), generator=torch.Generator().manual_seed(0)
 MASK = torch.ones(2, 9, dtype=torch.long)
 MASK[1, 6:] = 0
 LEFT = MASK.flip(-1)
-T5_SIZES = {"d_kv": 8, "d_ff": 64}
+T5_SIZES = {
+    "d_model": 32,
+    "d_kv": 8,
+    "d_ff": 64,
+    "num_layers": 2,
+    "num_decoder_layers": 2,
+    "num_heads": 4,
+}
 TOLD = {"max_new_tokens": 5, "min_new_tokens": 5, "do_sample": False}
 
 
