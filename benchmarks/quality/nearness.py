@@ -42,7 +42,8 @@ class Scores:
         self.texts, self.references = np.array(texts), np.array(references)
 
     def of(self, rows: NDArray[Any]) -> float:
-        return float(BLEU().corpus_score(self.texts[rows], [self.references[rows]]).score)
+        texts, references = self.texts[rows].tolist(), self.references[rows].tolist()
+        return float(BLEU().corpus_score(texts, [references]).score)
 
 
 def groups(values: NDArray[Any], edges: Sequence[float], scores: Scores) -> dict[str, Any]:
