@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import regard
+from regard.attention.shapes import ShapeError
 from regard.memory import BoundedReading, Memory, MemoryFileError, bounded, codes
 from regard.memory import vectors as vector_files
 from regard.normalisers import Softmax
@@ -196,6 +197,15 @@ def test_masks_batches_and_deletions(tmp_path, place):
     assert not answer.reading[:, 2].any()
     assert not answer.bound[:, 2].any()
     assert ((answer.reading - exact).norm(dim=-1) <= answer.error + 1e-6).all()
+    masks = torch.stack([mask, ~mask])
+    answer, exact = (
+        memory.read(queries[0], mask=masks, **more) for more in ({"tolerance": 0.05}, {})
+    )
+    assert ((answer.reading - exact).norm(dim=-1) <= answer.error + 1e-6).all()
+    with pytest.raises(ShapeError, match="mask covers 3 queries, there are 5"):
+        memory.read(queries, mask=mask[:3], tolerance=0.05)
+    with pytest.raises(TypeError, match="booleans"):
+        memory.read(queries, mask=mask.float(), tolerance=0.05)
     rule = regard.masks.band(600, 600)
     if place == "in RAM":
         assert memory.read(queries, mask=rule, tolerance=0.05).share < 1

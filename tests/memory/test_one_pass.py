@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from regard.attention.shapes import ShapeError
 from regard.memory import Memory, one_pass, stored
 from regard.memory import vectors as vector_files
 from regard.normalisers import Softmax
@@ -70,6 +71,32 @@ def test_scores_that_grow_and_scores_that_overflow(tmp_path, calls):
         torch.testing.assert_close(memory.read(query), exact(memory, query).float())
         assert memory.read(query * 3e38).isnan().all()
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize("width", [WIDTH - 1, WIDTH + 1, 1 << 20])
+@pytest.mark.parametrize("score", [ScaledDot(), Cosine()], ids=str)
+def test_a_query_of_another_width_is_refused(tmp_path, score, width):
+    """The loops would read what lies behind the keys."""
+    with folder(tmp_path, score) as memory, pytest.raises(ShapeError, match=f"{width} wide"):
+        memory.read(torch.ones(1, width))
+
+
+@torch.no_grad()
+def test_general_with_queries_of_another_width(tmp_path, calls):
+    with folder(tmp_path, General(6, WIDTH).double()) as memory:
+        query = torch.randn(2, 6)
+        torch.testing.assert_close(memory.read(query), exact(memory, query).float())
+    assert calls
+
+
+def test_masks_with_batch_axes_and_masks_of_other_queries(tmp_path):
+    masks, query = torch.rand(2, 3, ROWS) < 0.5, torch.randn(3, WIDTH)
+    with folder(tmp_path, None) as memory:
+        torch.testing.assert_close(
+            memory.read(query, mask=masks), exact(memory, query, masks).float()
+        )
+        with pytest.raises(ShapeError, match="mask covers 2 queries, there are 3"):
+            memory.read(query, mask=masks[0, :2])
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,13 @@ from regard.attention.attend import attend, look
 from regard.attention.kernels.ties import level_best
 from regard.attention.looks import Look
 from regard.attention.masks import as_mask
+from regard.attention.masks.mask import check_boolean
 from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser, is_plain
 from regard.attention.products import widen
 from regard.attention.ranking import top
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike, build
 from regard.attention.scores.prepare import is_pairwise
-from regard.attention.shapes import ShapeError
+from regard.attention.shapes import ShapeError, check_plane
 from regard.attention.torch_names import answers
 from regard.memory.bounded import BoundedReading, Source, read_bounded
 from regard.memory.entries import Entries, Trainable
@@ -371,6 +372,9 @@ class Memory(nn.Module):
         """The blend of the values that matter."""
         if not 0 <= tolerance < 1:
             raise ValueError(f"tolerance is {tolerance}: pass a weight from 0 to below 1")
+        if isinstance(mask, Tensor):  # its batch axes are those of the readings, too
+            batch = torch.broadcast_shapes(query.shape[:-2], mask.shape[:-2])
+            query = query.expand(*batch, *query.shape[-2:])
         if group is None:
             return self._bounded(query, mask, tolerance, self._read_all)[0]
         from regard.memory.over_ranks import read_within  # with torch.distributed
@@ -422,6 +426,9 @@ class Memory(nn.Module):
 
     def _readable(self, query: Tensor, mask: Any) -> Tensor | None:
         """The mask as booleans that broadcast to (*batch, queries, entries)."""
+        if isinstance(mask, Tensor):
+            check_boolean(mask)
+            check_plane("mask", mask.shape, query.shape[-2], len(self))
         if mask is None or isinstance(mask, Tensor):
             return mask
         return as_mask(mask).dense(query.shape[:-2], query.shape[-2], len(self), query.device)

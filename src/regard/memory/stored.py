@@ -17,7 +17,7 @@ from regard.attention.looks import Look
 from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser
 from regard.attention.parts import Part
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike
-from regard.attention.shapes import ShapeError
+from regard.attention.shapes import ShapeError, check_plane
 from regard.loops.availability import serve
 from regard.memory import one_pass
 from regard.memory.bounded import SMALL, Linear
@@ -166,7 +166,8 @@ class StoredMemory(Memory):
 
     def _part(self, query: Tensor, mask: Tensor | None) -> Part:
         """The sum over all blocks, in one pass."""
-        if (form := self._form(query)) is not None:
+        has_batch = isinstance(mask, Tensor) and mask.dim() > 2
+        if not has_batch and (form := self._form(query)) is not None:
             pairs, readable = self._pairs(query), self._readable(query, mask)
             return one_pass.part_of(form, pairs, self.entries.d_value, readable)
         values = None
@@ -184,7 +185,7 @@ class StoredMemory(Memory):
         is_small = store.state.rows * entry_bytes < SMALL
         if is_small or query.dim() > 2 or self._is_traced(query) or not serve(query):
             return None
-        form = Linear.of(score, query.double(), query.shape[-1], self._temperature())
+        form = Linear.of(score, query.double(), self.entries.d_key, self._temperature())
         return form if one_pass.serves(form) else None
 
     def _pairs(self, query: Tensor) -> Iterator[tuple[tuple[int, int], Tensor, Tensor]]:
@@ -258,6 +259,8 @@ class StoredMemory(Memory):
             raise ShapeError(
                 f"mask covers {mask.shape[-1]} entries, the memory has {store.state.rows} positions"
             )
+        if mask is not None:
+            check_plane("mask", mask.shape, query.shape[-2], store.state.rows)
         if not store.deleted:
             return mask
         live = torch.ones(store.state.rows, dtype=torch.bool)
