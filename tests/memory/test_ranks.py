@@ -1,12 +1,16 @@
 """Memories whose entries are shared out among ranks."""
 
+import math
+from typing import Any
+
 import pytest
 import torch
 from torch.testing import assert_close
 
 import regard
 from regard import masks
-from regard.attention.ranks import RankError
+from regard.attention.ranks import Keys, RankError
+from regard.memory import over_ranks
 from regard.scores import General
 
 ENTRIES, SIZES = 11, [4, 0, 7]
@@ -122,6 +126,21 @@ def test_bounds_of_ranks_are_a_bound_of_all(on_ranks, monkeypatch, tmp_path, pla
         assert not answer.reading[3].any()
     for ours, theirs in zip(*(vars(answer).values() for answer in answers), strict=True):
         assert_close(ours, theirs, atol=0, rtol=0)
+
+
+def test_the_error_holds_where_a_rank_left_out_less_than_its_bound(monkeypatch):
+    """The first rank bounds by 1/2 what it left out, which was nothing; the second left out a value of 1."""
+    mass = 1e-3
+    messages = torch.tensor(  # log-normaliser, bound, error, reading, entries read
+        [[0.0, 0.5, 0.0, 0.0, 1.0], [math.log(mass), 0.5, 0.5, 0.0, 1.0]], dtype=torch.float64
+    )
+    monkeypatch.setattr(over_ranks, "section", lambda *_: (Keys(0, 1, 2, 1), None, 1))
+    monkeypatch.setattr(over_ranks, "gather", lambda *_: list(messages))
+    query: Any = torch.zeros(1, 1)
+    unused: Any = None
+    answer = over_ranks.read_within(unused, query, None, None, None, unused)
+    assert answer.error.item() >= mass / (1 + 2 * mass)
+    assert answer.bound.item() >= 0.5
 
 
 def test_tolerance_over_ranks_needs_a_softmax(on_ranks):

@@ -53,8 +53,9 @@ def read_within(
     """The readings of all ranks as one, with a bound on what they left out together.
 
     A rank that leaves out b_r of its weight, beside entries of the sum M_r, leaves out at most
-    rest_r = M_r b_r / (1 - b_r). Together: bound = sum rest_r / (sum M_r + sum rest_r), which no b_r of all
-    exceeds, and error = bound (length of the values left out + length of the reading).
+    rest_r = M_r b_r / (1 - b_r). With M = sum M_r: bound = sum rest_r / (M + sum rest_r), which is at most the
+    largest b_r, and error = sum rest_r / (M + rest_r) (length of the values left out + length of the reading).
+    Each rest_r may be too large, so that it stands in the denominator of its own rank alone.
 
     Args:
         group: the ranks.
@@ -85,9 +86,9 @@ def read_within(
     reading = (masses.unsqueeze(-1) * readings.view(len(logs), count, width)).sum(0)
     rests = masses * bounds / (1 - bounds) * (1 + SLACK)
     rest, length = rests.sum(0), reading.norm(dim=-1)
-    left_out = (rests * torch.where(bounds > 0, errors / bounds, 0.0)).sum(0)
+    lengths = torch.where(bounds > 0, errors / bounds, 0.0) + length
     unit = torch.finfo(query.dtype).eps
-    error = (left_out + rest * length) / (1 + rest) + unit * length * (rest > 0)
+    error = (rests / (1 + rests) * lengths).sum(0) + unit * length * (rest > 0)
     dtype = torch.promote_types(query.dtype, torch.float32)
     bound, error = (
         (side * (1 + 2 * unit)).view(shape).to(query.device, dtype)
