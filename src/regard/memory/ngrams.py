@@ -11,7 +11,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 START, END = "\x02", "\x03"
-SHORTEST = 1e-12  # a shorter vector is not divided by its length
 
 
 @dataclass(frozen=True)
@@ -60,15 +59,13 @@ class CharacterNgrams:
             raise TypeError(
                 f"strings is {strings!r}: pass a list of strings, such as [{strings!r}]"
             )
-        from regard.memory.ngram_loops import add_grams  # with the compiler, for strings alone
+        from regard.memory.ngram_loops import hash_grams  # with the compiler, for strings alone
 
         texts = [START + unicodedata.normalize("NFC", each).casefold() + END for each in strings]
         pieces = [text.encode("utf-8", "surrogatepass") for text in texts]
         ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
-        counts = np.zeros((len(pieces), self.width), np.float32)
-        add_grams(
-            np.frombuffer(b"".join(pieces), np.uint8), ends, self.shortest, self.longest, counts
+        vectors = np.zeros((len(pieces), self.width), np.float32)
+        hash_grams(
+            np.frombuffer(b"".join(pieces), np.uint8), ends, self.shortest, self.longest, vectors
         )
-        lengths = torch.linalg.vector_norm(torch.from_numpy(counts), dim=-1, keepdim=True)
-        counts /= np.maximum(lengths.numpy(), np.float32(SHORTEST))  # torch's calls take longer
-        return torch.from_numpy(counts)
+        return torch.from_numpy(vectors)
