@@ -32,9 +32,9 @@ class GrowingRows(GrowingTensor):
 
     def append(self, rows: Tensor) -> None:
         """Write rows behind the last one."""
-        array, room, length = self._array, self._room, self._filled.shape[-2]
-        height, width = rows.shape[-2:]
-        stop = length + height
+        array, room = self._array, self._room
+        length = self._filled.shape[-2]
+        stop = length + rows.shape[-2]
         if (
             array is None
             or stop > len(array)
@@ -47,6 +47,7 @@ class GrowingRows(GrowingTensor):
                 self._array = _as_array(self._room)
             return
         array[length:stop] = rows.numpy()
+        width = array.shape[1]
         self._filled = room.as_strided((stop, width), (width, 1))
 
 
@@ -159,9 +160,6 @@ class Entries(nn.Module):
     batch axes, widths and precision of the later ones.
     """
 
-    key: Tensor | None
-    value: Tensor | None
-
     def __init__(self, d_key: int | None, d_value: int | None, trainable: Trainable) -> None:
         super().__init__()
         if trainable not in (True, False, "keys", "values"):
@@ -178,11 +176,20 @@ class Entries(nn.Module):
         self.names: list[str | None] | None = None
         self._places: dict[str | None, int] = {}  # of each name the first
         for name, trained in self._trained.items():
-            register: Any = self.register_parameter if trained else self.register_buffer
-            register(name, None)
+            (self._parameters if trained else self._buffers)[name] = None
 
     def __len__(self) -> int:
         return 0 if self.key is None else self.key.shape[-2]
+
+    @property  # nn.Module finds them in five times the time
+    def key(self) -> Tensor | None:
+        """The keys, or None before the first write."""
+        return (self._parameters if self._trained["key"] else self._buffers)["key"]
+
+    @property
+    def value(self) -> Tensor | None:
+        """The values, or None where they are the keys."""
+        return (self._parameters if self._trained["value"] else self._buffers)["value"]
 
     @property
     def rows(self) -> int:
@@ -222,7 +229,9 @@ class Entries(nn.Module):
         key = self.key
         if key is None or key.dim() > 2 or vector.shape != key.shape[-1:]:
             return []
-        places: list[int] = (key == vector.to(key)).all(-1).nonzero().flatten().tolist()
+        vector = vector.to(key)
+        alike = (key[:, :1] == vector[:1]).nonzero()[:, 0]  # few: most differ in the first number
+        places: list[int] = alike[(key[alike] == vector).all(-1)].tolist()
         return places
 
     @property
@@ -373,7 +382,7 @@ class Entries(nn.Module):
             with torch.no_grad():
                 old.index_copy_(-2, where, value.to(old))
         else:  # a new tensor, because the old one may be in a graph
-            self.value = old.index_copy(-2, where, value.to(old))
+            self._buffers["value"] = old.index_copy(-2, where, value.to(old))
 
     def __copy__(self) -> Entries:
         """The same tensors, and lists that grow by themselves."""
@@ -397,9 +406,7 @@ class Entries(nn.Module):
             if rows is None or rows.filled is not old:  # moved or loaded since the last write
                 rows = self._rows[name] = GrowingRows(old)
             rows.append(new)
-            grown = self._buffers[name] = (
-                rows.filled
-            )  # setattr of a module takes as long as all else
+            grown = self._buffers[name] = rows.filled  # setattr takes as long as all else
             prepared = self._prepared
             if prepared and name == "key" and not prepared.append(new, old, grown):
                 self._prepared = None
@@ -477,6 +484,9 @@ class Entries(nn.Module):
         if key.dim() < 2 or (value is not key and key.shape[:-1] != value.shape[:-1]):
             shapes = f"keys have shape {tuple(key.shape)}, values {tuple(value.shape)}"
             return f"{shapes}: pass one value for each key"
+        wide = key.shape[-1]
+        if wide == self.d_key and (wide if value is key else value.shape[-1]) == self.d_value:
+            return None
         for name, tensor, width in (("key", key, self.d_key), ("value", value, self.d_value)):
             if width is not None and tensor.shape[-1] != width:
                 return f"{name}s are {tensor.shape[-1]} wide: pass {name}s of width {width}"

@@ -118,6 +118,7 @@ class Memory(nn.Module):
     ) -> None:
         super().__init__()
         self.entries = Entries(d_key, d_value, trainable)
+        self.__dict__["entries"] = self.entries  # found in a tenth of the time of a module's part
         if score is None and encoder is not None:
             score = Cosine(SHARPNESS)
         self.score = None if score is None else build(score, d_key, d_key)
@@ -188,8 +189,9 @@ class Memory(nn.Module):
     def __copy__(self) -> Memory:
         """A memory with the same tensors that is written to by itself."""
         twin = type(self).__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        twin.__dict__["_modules"] = self._modules | {"entries": copy(self.entries)}
+        entries = copy(self.entries)
+        modules = self._modules | {"entries": entries}
+        twin.__dict__.update(self.__dict__, entries=entries, _modules=modules)
         return twin
 
     @property
@@ -230,7 +232,8 @@ class Memory(nn.Module):
             ShapeError: If the numbers or widths do not fit each other or earlier writes.
             ValueError: If there are strings and no encoder.
         """
-        if isinstance(keys, Mapping):
+        is_vectors = isinstance(keys, Tensor)
+        if not is_vectors and isinstance(keys, Mapping):
             if values is not None or payloads is not None:
                 raise TypeError(
                     "got a dict and values or payloads as well: a dict holds its values"
@@ -241,7 +244,7 @@ class Memory(nn.Module):
         value = None if values is None else self._values(values)
         if payloads is None and values is not None and is_text(values):
             payloads = strings(values)
-        names = None if isinstance(keys, Tensor) or not is_text(keys) else strings(keys)
+        names = None if is_vectors or not is_text(keys) else strings(keys)
         self.entries.append(key, value, payloads, names)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -269,6 +272,8 @@ class Memory(nn.Module):
         old = {place: row for row, place in enumerate(places) if place is not None}
 
         def at(picks: list[int]) -> tuple[Tensor | None, list[Any] | None]:
+            if len(picks) == len(keys):
+                return value, payloads
             return (
                 None if value is None else value[picks],
                 None if payloads is None else [payloads[row] for row in picks],
