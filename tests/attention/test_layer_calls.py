@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.nn.utils import parametrizations
 
+from regard.attention.blocks.layers import FeedForward
 from regard.attention.dropout import Dropout
 from regard.attention.layer_calls import call
 
@@ -70,3 +71,16 @@ def test_hooks_for_all_modules_are_called() -> None:
     finally:
         handle.remove()
     assert names == [nn.Linear]
+
+
+@pytest.mark.parametrize("layer", [nn.Linear(4, 4), nn.LayerNorm(4), Dropout(0.5)], ids=str)
+def test_a_method_of_the_class_that_is_replaced_is_called(
+    layer: nn.Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(layer), "forward", lambda layer, x: x * 7)
+    assert torch.equal(call(layer, X), X * 7)
+
+
+def test_layers_stay_layers_in_a_graph_of_fx() -> None:
+    graph = torch.fx.symbolic_trace(FeedForward(4, 8)).graph
+    assert [node.target for node in graph.nodes if node.op == "call_module"] == ["inner", "outer"]

@@ -13,8 +13,11 @@ from regard.attention.dropout import Dropout, drop
 
 def call(layer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """layer(x). A layer that another class, hook or method replaces is called as it is."""
-    function = _FUNCTIONS.get(type(layer))
+    kind: Any = type(layer)
+    forward, function = _FUNCTIONS.get(kind, (None, None))
     if function is None or torch.compiler.is_compiling():
+        return layer(x)
+    if kind.forward is not forward or kind.__call__ is not _CALL:  # as torch.fx replaces it
         return layer(x)
     state = vars(layer)
     if (
@@ -47,8 +50,9 @@ def _dropout(state: dict[str, Any], x: Tensor) -> Tensor:
     return drop(x, state["rate"]) if state["training"] and state["rate"] > 0 else x
 
 
-_FUNCTIONS: dict[type, Callable[[dict[str, Any], Tensor], Tensor]] = {
-    nn.Linear: _linear,
-    nn.LayerNorm: _layer_norm,
-    Dropout: _dropout,
+_CALL: Any = nn.Module.__call__
+_FUNCTIONS: dict[type, tuple[Any, Callable[[dict[str, Any], Tensor], Tensor]]] = {
+    nn.Linear: (nn.Linear.forward, _linear),
+    nn.LayerNorm: (nn.LayerNorm.forward, _layer_norm),
+    Dropout: (Dropout.forward, _dropout),
 }
