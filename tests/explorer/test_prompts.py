@@ -288,14 +288,23 @@ def test_faults_are_named(server, run, route, content, status, word):
     assert word in answer.json()["error"]
 
 
-def test_a_model_that_fails_is_a_sentence_without_its_paths(server, tiny, monkeypatch):
+def test_a_run_is_compared_with_runs_of_its_model(server, run):
+    answer = server.post("/api/prompt", json={"model": "other", "text": "a", "beside": run["run"]})
+    assert answer.status_code == 400
+    assert "beside" in answer.json()["error"]
+
+
+def test_a_model_that_fails_is_a_sentence_without_its_paths(server, tiny, run, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("/secret/path")
 
     monkeypatch.setattr(tiny.model.model.layers[1], "forward", fail)
-    answer = server.post("/api/prompt", json={"model": "tiny", "text": "a"})
-    assert answer.status_code == 422
-    assert "secret" not in answer.text
+    effects = {"run": run["run"], "token": TOKEN, "place": 1, "text": "a", "method": "run"}
+    requests = {"prompt": {"model": "tiny", "text": "a"}, "effects": effects}
+    for route, content in requests.items():
+        answer = server.post(f"/api/{route}", json=content)
+        assert answer.status_code == 422
+        assert "secret" not in answer.text
 
 
 def test_hostile_text_is_text(server):

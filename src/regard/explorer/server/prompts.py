@@ -84,6 +84,9 @@ class Prompts:
         beside = self._runs[fields.text(options, "beside", 100)] if "beside" in options else None
         if target and not language.has_source:
             raise Refused(400, f"target: {language.name} is no encoder-decoder")
+        base = beside.prompt.reading if beside is not None and beside.prompt else None
+        if base is not None and base.language is not language:
+            raise Refused(400, "beside: this run is of another model, whose tokens are others")
 
         def call(task: Task) -> bytes:
             task("reading the prompt", 0, 1)
@@ -94,7 +97,6 @@ class Prompts:
             elif language.has_source:
                 ids, source = _guarded(lambda: language.target(prompt, target, task)), prompt
             reading = _guarded(lambda: read(language, ids, task=task, chat=chat, source=source))
-            base = beside.prompt.reading if beside is not None and beside.prompt else None
             typed = text or language.text(prompt)
             return self._packed(Prompt(reading, typed, chat and bool(text)), base)
 
@@ -162,7 +164,7 @@ class Prompts:
             raise Refused(400, "method: pass gradient or run")
 
         def call(task: Task) -> dict[str, Any]:
-            effects = prompt.effects(token, minus, place, text, task)
+            effects = _guarded(lambda: prompt.effects(token, minus, place, text, task))
             count = 1
             if method == "gradient":
                 base, rows = _guarded(lambda: effects.estimate(task))
