@@ -146,6 +146,11 @@ def test_a_pair_of_tags_over_two_captions_is_closed_and_opened_again():
     )
 
 
+@pytest.mark.parametrize("term", ["</g1>", "<g1>", "</g7>"])
+def test_what_looks_like_a_tag_in_a_translation_is_text(term):
+    assert caption("Un gato.").translated([f"A {term} cat."]) == f"{HEADS['srt']}A {term} cat.\n"
+
+
 def test_captions_with_times_of_words_are_translated_by_themselves():
     text = (
         "WEBVTT\n\n00:01.000 --> 00:02.000\nUno <00:01.500>dos\n\n00:02.000 --> 00:03.000\ntres.\n"

@@ -7,7 +7,7 @@ text of the file instead.
 import html
 import re
 from bisect import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate, islice, pairwise
@@ -99,23 +99,27 @@ class Sentence:
         openings = ""  # of the pairs of tags that the next caption opens again
         for caption in self.captions:
             text = caption.newline.join(filter(None, islice(lines, len(caption.lines))))
-            text, openings = closed(openings + text)
+            text, openings = closed(openings + text, self.markup.codes)
             text = self.markup.written(text, escape)
             yield Replacement(caption.start, caption.stop, rising(text, caption.word_times))
 
 
-def closed(text: str) -> tuple[str, str]:
+def closed(text: str, codes: Container[str]) -> tuple[str, str]:
     """A text with its pairs of short tags closed, and the tags that open these pairs again.
 
-    >>> closed("a <g1>b")
-    ('a <g1>b</g1>', '<g1>')
+    What looks like a tag and is not among the `codes` is text.
+
+    >>> closed("a <g1>b </g2>", ["<g1>", "</g1>"])
+    ('a <g1>b </g2></g1>', '<g1>')
     """
     openings: list[str] = []
-    for closing, number in _PAIR.findall(text):
-        if closing:
+    for match in _PAIR.finditer(text):
+        if match[0] not in codes:
+            continue
+        if match[1]:
             openings.pop()
         else:
-            openings.append(number)
+            openings.append(match[2])
     ends = "".join(f"</g{number}>" for number in reversed(openings))
     return text + ends, "".join(f"<g{number}>" for number in openings)
 
