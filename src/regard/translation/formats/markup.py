@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 _TAG = re.compile(r"<(/?)([gx])(\d+)/?>")
-_SPACED = re.compile(r" ?(<x\d+/>) ?")
+_BEFORE, _BEHIND = re.compile(r" (<x\d+/>)"), re.compile(r"(<x\d+/>) ")
 
 
 Role = Literal["text", "opening", "closing", "alone"]
@@ -72,9 +72,9 @@ class Markup:
         """
         tags = [match[0] for match in _TAG.finditer(translation) if match[0] in self.codes]
         if sorted(tags) == sorted(self.codes) and _is_nested(tags):
-            return _SPACED.sub(
-                lambda match: match[1] if self._is_space(match[1]) else match[0], translation
-            )
+            for pattern in (_BEFORE, _BEHIND):
+                translation = pattern.sub(self._without_space, translation)
+            return translation
         return " ".join(_TAG.sub(" ", translation).split()) + "".join(self.codes)
 
     def written(self, translation: str, escape: Callable[[str], str]) -> str:
@@ -86,8 +86,10 @@ class Markup:
                 end = match.end()
         return "".join(pieces) + escape(translation[end:])
 
-    def _is_space(self, tag: str) -> bool:
-        return tag in self.codes and self.codes[tag].text.isspace()
+    def _without_space(self, match: re.Match[str]) -> str:
+        """A tag and the space at its side, which is left out where the tag is white space itself."""
+        code = self.codes.get(match[1])
+        return match[1] if code is not None and code.text.isspace() else match[0]
 
     def _code(self, tag: str, escape: Callable[[str], str]) -> str:
         text, role = self.codes[tag]
