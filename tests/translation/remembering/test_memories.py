@@ -181,6 +181,19 @@ def test_an_interruption_loses_the_last_passes_alone(tiny, tmp_path, monkeypatch
     assert _rows(tiny, tmp_path / "memory") == _rows(tiny, tmp_path / "whole")
 
 
+def test_an_interruption_loses_no_words(tiny, copied, monkeypatch):
+    def interrupt(*words: str) -> None:
+        raise KeyboardInterrupt
+
+    more = [Pair("El zorrinzo canta.", "The zorrinzo sings.")]
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Datastore, "set_words", interrupt)
+        remember(tiny, more, copied)
+    assert remember(tiny, more, copied) == 0
+    with tiny.datastore(copied) as datastore:
+        assert all("zorrinzo" in words.split() for words in datastore.words)
+
+
 def test_later_pairs_are_added_behind(tiny, copied):
     before = _rows(tiny, copied)
     more = [*PAIRS, Pair("El perro ladra.", "The hound barks.")]
@@ -214,6 +227,8 @@ def test_several_models_have_no_memory(copied):
 def test_a_setting_out_of_range(tiny, copied):
     with pytest.raises(ConfigurationError, match=r"weight 1\.5"):
         tiny.read_memory(copied, weight=1.5)
+    with pytest.raises(ConfigurationError, match="similar 0 and lists 0 read nothing"):
+        tiny.read_memory(copied, lists=0)
 
 
 def test_no_folder(tiny, tmp_path):

@@ -65,13 +65,18 @@ class Mixing:
 
     @classmethod
     def of(cls, **settings: Any) -> Self:
-        """Raises `ConfigurationError` for a setting out of its range."""
+        """Raises `ConfigurationError` for a setting out of its range, and where nothing would be read."""
         try:
-            return cls(**settings)
+            mixing = cls(**settings)
         except ValidationError as fault:
             error = fault.errors()[0]
             name = ".".join(map(str, error["loc"]))
             raise ConfigurationError(f"{name} {error['input']!r}: {error['msg'].lower()}") from None
+        if not (mixing.similar or mixing.lists):
+            raise ConfigurationError(
+                "similar 0 and lists 0 read nothing of the memory: read similar pairs, or lists of near states"
+            )
+        return mixing
 
     def changed(self, **settings: Any) -> Mixing:
         return Mixing.of(**asdict(self) | settings)

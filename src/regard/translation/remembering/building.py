@@ -46,14 +46,14 @@ def remember(
     """
     with translator.datastore(folder, write=True) as datastore:
         new = datastore.add(as_read(translator, pairs))
-        if new:
-            datastore.set_words(*_words(datastore))
         total = datastore.sentences
         if not total:
             raise DataError("no usable sentence pairs: nothing to remember")
+        done = datastore.pairs_with_states()
+        if done < total:  # the words before the states: an interruption leaves none of them out
+            datastore.set_words(*_words(datastore))
         if datastore.space is None:
             datastore.fit(_fitted(translator, datastore, total))
-        done = datastore.pairs_with_states()
         passes = batches(translator, datastore.pairs(done))
         while batch := list(islice(passes, _BATCHES)):
             states, tokens = zip(*(states_of(translator, each) for each in batch), strict=True)
