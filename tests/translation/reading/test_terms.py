@@ -56,6 +56,10 @@ def translated(texts, glossary, answer=upper, words=WORDS, **options):
         ("24/7", {"24/7": "always"}, "always"),
         ("ven aquí muy gato", {"aquí": "T", "gato": "cat"}, "VEN T MUY cat"),
         ("usa C++ aquí", {"c++": "C plus"}, "USA C plus AQUÍ"),
+        ("el gato.", {"gato": "U.S."}, "EL U.S."),
+        ("el chirimbolo. ven.", {"chirimbolo": "U.S."}, "EL U.S. VEN."),
+        ("el gato...", {"gato": "U.S."}, "EL U.S...."),
+        ("el gato?", {"gato": "U.S."}, "EL U.S.?"),
     ],
 )
 def test_terms_are_as_they_are_listed(line, glossary, expected):
@@ -161,6 +165,27 @@ def test_a_search_that_writes_the_term_is_used_unless_it_is_less_probable(
     assert [one.text for one in translations[1:]] == ["feline VEN, feline.", "VEN"]
     assert translations[0].terms == {"gato": "feline"}
     assert all(source < 3 for source, _ in translations[0].alignment)
+
+
+def test_a_term_that_is_there_too_seldom_is_searched_for():
+    searched = []
+
+    class Constrained(Answers):
+        def translate(self, sentences, search, prefixes=None, terms=None):
+            searched.extend(terms or ())
+            return super().translate(sentences, search)
+
+    def answer(sentences):
+        return [
+            said(text, "a cat sees a feline." if "." in text else "feline, feline")
+            for text in sentences
+        ]
+
+    lines.translate(
+        ["el gato ve el gato.", "gato, gato"], Constrained(answer), Search(inventions=False), words=WORDS,
+        doubts=None, language="es", readable=READABLE, glossary={"gato": "feline"},
+    )  # fmt: skip
+    assert searched == [["feline", "feline"]]
 
 
 def test_the_search_of_a_model_writes_terms_that_fit():

@@ -31,6 +31,8 @@ def _characters(*roles: str) -> str:
 
 STAND_IN = re.compile(f"[{_characters(*_RANGES)}]")
 CARRIED = re.compile(f"[{_characters('carried')}]")
+# Of a term that ends in one ("U.S."), the full stop of the sentence; none of an ellipsis.
+_STOP = re.compile(r"\.(?!\.)")
 TAKEN_OUT = f"[{_characters('lost', 'opening', 'term', 'closing', 'taken out')}]"
 
 
@@ -167,8 +169,10 @@ class StandIns:
                 depth = max(0, depth - 1)
                 if terms and not depth and character.isalnum() and text[end : end + 1].isalnum():
                     new = " "
-            yield Replacement(*match.span(), new)
             character = new[-1:] or character
+            if terms and span.reason == "term" and not depth and character == ".":
+                end += bool(_STOP.match(text, end))
+            yield Replacement(match.start(), end, new)
         if target:
             yield Replacement(end, end + 1, target)
 
