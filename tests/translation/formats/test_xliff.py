@@ -128,7 +128,14 @@ def spaced(opening: str, source: str, version: str = "2.0") -> str:
 @pytest.mark.parametrize("version", ["1.2", "2.0"])
 @pytest.mark.parametrize(
     "source",
-    ["  El  <g> gato</g>\n\tduerme. ", " uno\u00a0dos", "uno \n<x/> dos", "uno <x/>\n dos", "uno <x/>  <x/>\tdos ", "uno\r\ndos"],
+    [
+        "  El  <g> gato</g>\n\tduerme. ",
+        " uno\u00a0dos",
+        "uno \n<x/> dos",
+        "uno <x/>\n dos",
+        "uno <x/>  <x/>\tdos ",
+        "uno\r\ndos",
+    ],
 )
 def test_white_space_is_kept_where_the_file_asks_for_it(source, version):
     def target(opening: str) -> str:

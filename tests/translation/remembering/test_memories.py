@@ -186,9 +186,10 @@ def test_an_interruption_loses_no_words(tiny, copied, monkeypatch):
         raise KeyboardInterrupt
 
     more = [Pair("El zorrinzo canta.", "The zorrinzo sings.")]
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched:
         patched.setattr(Datastore, "set_words", interrupt)
-        remember(tiny, more, copied)
+        with pytest.raises(KeyboardInterrupt):
+            remember(tiny, more, copied)
     assert remember(tiny, more, copied) == 0
     with tiny.datastore(copied) as datastore:
         assert all("zorrinzo" in words.split() for words in datastore.words)

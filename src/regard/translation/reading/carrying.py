@@ -133,7 +133,10 @@ class Carrier:
         rows = [
             row
             for row, (_, translation) in answers.items()
-            if not all(any(occurrences(term, translation.text)) for term in terms[row].values())
+            if any(
+                len(list(occurrences(term, translation.text))) < count
+                for term, count in Counter(terms[row].values()).items()
+            )
         ]
         translations = self.translator.translate(
             [answers[row][0].text for row in rows],
