@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from regard.attention.shapes import ShapeError
 from regard.memory import CharacterNgrams, EmptyMemoryError, Memory, NearestIndex
 from regard.scores import Additive, Cosine, Dot, General, SoftCap
 
@@ -68,6 +69,44 @@ def test_memories_that_have_no_index():
         ValueError, match="the memory has 10 entries, the index 5: make the index again"
     ):
         index.find(near(1, 2))
+
+
+def test_queries_that_fit_no_index():
+    pytest.importorskip("faiss")
+    memory = Memory()
+    memory.write(near(50, 1))
+    index = NearestIndex(memory)
+    with pytest.raises(ShapeError, match="5 wide"):
+        index.find(torch.ones(1, 5))
+    with pytest.raises(ValueError, match="k is 0: pass at least 1"):
+        index.find(near(1, 2), 0)
+    batches = Memory()
+    batches.write(near(50, 1).view(2, 25, WIDTH))
+    with pytest.raises(ValueError, match="batch axes"):
+        NearestIndex(batches)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("cap", [0.0, 50.0])
+def test_general_has_queries_of_another_width(cap):
+    pytest.importorskip("faiss")
+    score = General(5, WIDTH)
+    memory = Memory(score=SoftCap(score, cap) if cap else score)
+    memory.write(near(50, 1))
+    query = torch.randn(3, 5)
+    nearest = NearestIndex(memory, 4).find(query, 2, probes=4)
+    assert torch.equal(nearest.positions, memory.find(query, 2).positions)
+
+
+def test_an_entry_that_is_replaced_on_the_disk_has_another_place(tmp_path):
+    pytest.importorskip("faiss")
+    memory = Memory.open(tmp_path / "m", write=True)
+    keys = near(50, 1)
+    memory.write(keys, payloads=list(range(50)))
+    index = NearestIndex(memory)
+    memory[keys[0]] = {"new": True}
+    with pytest.raises(ValueError, match="make the index again"):
+        index.find(keys[:1])
 
 
 def test_without_faiss_one_sentence_says_what_to_install(monkeypatch):

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.attention.scores import ScaledDot
-from regard.attention.scores.score import unit
+from regard.attention.scores.score import pairwise, unit
 from regard.memory.bounded import Linear
 from regard.memory.found import EmptyMemoryError
 from regard.memory.memory import EMPTY, Memory
@@ -49,7 +49,7 @@ class NearestIndex:
 
     Raises:
         ImportError: If faiss is not installed.
-        ValueError: If the score is another one.
+        ValueError: If the score is another one, or the entries have batch axes.
         EmptyMemoryError: If the memory holds nothing.
     """
 
@@ -63,15 +63,19 @@ class NearestIndex:
         count = len(memory)
         if not count:
             raise EmptyMemoryError(EMPTY)
-        self.memory, self._count = memory, count
+        self.memory, self._count, self._rows = memory, count, memory.entries.rows
         width: Any = memory.entries.d_key
-        self._form(torch.zeros(1, width))  # refuses other scores
+        self._width, pair_score = width, pairwise(memory.score)
+        score = memory.score if pair_score is None else pair_score.capped()[0]
+        self._form(torch.zeros(1, getattr(score, "d_query", width)))  # refuses other scores
         lists = max(1, min(count, lists or round(4 * count**0.5)))
         quantizer = faiss.IndexFlatIP(width)
         self._index = faiss.IndexIVFFlat(quantizer, width, lists, faiss.METRIC_INNER_PRODUCT)
         self._index.cp.max_points_per_centroid = TRAINED
         self._index.cp.min_points_per_centroid = 1
         rows = [self._numbers(key) for _, key in memory.entries.key_blocks()]
+        if rows[0].ndim > 2:
+            raise ValueError("the keys have batch axes: an index needs keys (entries, width)")
         picks = np.random.default_rng(0).permutation(count)[: lists * TRAINED]
         self._index.train(np.concatenate(rows)[np.sort(picks)])
         for (places, _), keys in zip(memory.entries.key_blocks(), rows, strict=True):
@@ -87,12 +91,17 @@ class NearestIndex:
             probes: Lists that are searched: more find more, and take longer.
 
         Raises:
-            ValueError: If the memory has changed since.
+            ValueError: If k is below 1, or entries were written, replaced on the disk, or deleted since.
+            ShapeError: If the queries have another width.
         """
+        if k < 1:
+            raise ValueError(f"k is {k}: pass at least 1")
         if len(self.memory) != self._count:
             raise ValueError(
                 f"the memory has {len(self.memory)} entries, the index {self._count}: make the index again"
             )
+        if self.memory.entries.rows != self._rows:
+            raise ValueError("entries of the memory have moved: make the index again")
         form = self._form(self.memory._vectors(query))
         self._index.nprobe = max(1, min(probes, self._index.nlist))
         products, places = self._index.search(np.ascontiguousarray(form.query.float().numpy()), k)
@@ -119,7 +128,7 @@ class NearestIndex:
         score = self.memory.score or ScaledDot()
         form = None
         if query.dim() == 2:
-            form = Linear.of(score, query.double(), query.shape[-1], 1.0)
+            form = Linear.of(score, query.double(), self._width, 1.0)
         if form is None:
             raise ValueError(
                 f"score {score} of queries {tuple(query.shape)}: an index needs products of (queries, width)"
