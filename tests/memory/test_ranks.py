@@ -65,6 +65,21 @@ def test_a_reading_is_that_of_one_memory(on_ranks, memories, mask):
             assert_close(gradient, reference, atol=2e-6, rtol=1e-4)
 
 
+def test_a_mask_has_batch_axes(on_ranks, memories):
+    keys, values, score, open_memory = memories
+    query, mask = torch.randn(3, 6), torch.rand(2, 3, ENTRIES) < 0.6
+    expected = regard.attend(query, keys, values, score=score, mask=mask).detach()
+
+    def on_rank(group, rank):
+        memory = open_memory(rank)
+        bounded = memory.read(query, mask=mask, group=group, tolerance=0.01)
+        return memory.read(query, mask=mask, group=group).detach(), bounded.reading
+
+    for readings in on_ranks(3, on_rank):
+        for reading in readings:
+            assert_close(reading, expected, atol=1e-6, rtol=1e-5)
+
+
 def test_a_damaged_folder_is_named_on_its_rank_and_ends_the_others(on_ranks, tmp_path):
     def on_rank(group, rank):
         folder = tmp_path / str(rank)

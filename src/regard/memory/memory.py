@@ -377,9 +377,7 @@ class Memory(nn.Module):
         """The blend of the values that matter."""
         if not 0 <= tolerance < 1:
             raise ValueError(f"tolerance is {tolerance}: pass a weight from 0 to below 1")
-        if isinstance(mask, Tensor):  # its batch axes are those of the readings, too
-            batch = torch.broadcast_shapes(query.shape[:-2], mask.shape[:-2])
-            query = query.expand(*batch, *query.shape[-2:])
+        query = with_batch_axes(query, mask)
         if group is None:
             return self._bounded(query, mask, tolerance, self._read_all)[0]
         from regard.memory.over_ranks import read_within  # with torch.distributed
@@ -687,6 +685,14 @@ class Memory(nn.Module):
             )
         like = self.entries.like
         return floats(vectors if like is None else vectors.to(like))
+
+
+def with_batch_axes(query: Tensor, mask: Any) -> Tensor:
+    """The query with the batch axes that its reading has under this mask."""
+    if not isinstance(mask, Tensor):
+        return query
+    batch = torch.broadcast_shapes(query.shape[:-2], mask.shape[:-2])
+    return query.expand(*batch, *query.shape[-2:])
 
 
 def _none(place: int) -> None:

@@ -23,7 +23,7 @@ from regard.memory import one_pass
 from regard.memory.bounded import SMALL, Linear
 from regard.memory.file import CLASSES, MemoryFileError, check_width, component, describe
 from regard.memory.found import EmptyMemoryError
-from regard.memory.memory import EMPTY, SHARPNESS, Encoder, Memory
+from regard.memory.memory import EMPTY, SHARPNESS, Encoder, Memory, with_batch_axes
 from regard.memory.ngrams import CharacterNgrams
 from regard.memory.searching import search
 from regard.memory.store import VECTORS, Store
@@ -201,6 +201,7 @@ class StoredMemory(Memory):
         from regard.attention.ranks import Blend, Inputs, merge
         from regard.memory.over_ranks import section
 
+        query = with_batch_axes(query, mask)
         entries, rows = self.entries, query.shape[:-1]
         _, ours, width = section(group, query, mask, entries, self.normaliser)
 
