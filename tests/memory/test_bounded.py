@@ -134,6 +134,7 @@ def test_scores_and_precisions(tmp_path, score, normaliser, dtype):
             distance = (answer.reading.double() - exact).norm(dim=-1)
             assert bounded_rows.any()
             assert (distance <= answer.error)[bounded_rows].all()
+            assert (answer.bound <= 0.02 * (1 + 1e-6)).all()
             assert answer.error.dtype == torch.float32
 
 

@@ -324,12 +324,12 @@ def _together(
         for place, reading in zip(remaining, readings, strict=True):
             rows[place] = reading.detach()
     reading = torch.stack([row.to(query) for row in rows]) if rows else readings
-    unit = torch.finfo(query.dtype).eps
     widest = torch.promote_types(query.dtype, torch.float32)
     limits = [answer[1:3] for answer in every]
     bound, error = torch.tensor(limits, dtype=widest).view(-1, 2).to(query.device).unbind(-1)
-    bound, error = bound * (1 + 2 * unit), error * (1 + 2 * unit)
-    lengths = torch.linalg.vector_norm(reading.to(widest), dim=-1) * unit
+    rounding = 2 * torch.finfo(widest).eps
+    bound, error = bound * (1 + rounding), error * (1 + rounding)
+    lengths = torch.linalg.vector_norm(reading.to(widest), dim=-1) * torch.finfo(query.dtype).eps
     lengths[remaining] = 0.0
     exact = sum(answer.entries for answer in answers.values()) * source.entry_bytes
     share = exact / (source.count * source.entry_bytes) + source.code_bytes / source.entry_bytes

@@ -90,8 +90,9 @@ def read_within(
     unit = torch.finfo(query.dtype).eps
     error = (rests / (1 + rests) * lengths).sum(0) + unit * length * (rest > 0)
     dtype = torch.promote_types(query.dtype, torch.float32)
+    rounding = 2 * torch.finfo(dtype).eps
     bound, error = (
-        (side * (1 + 2 * unit)).view(shape).to(query.device, dtype)
+        (side * (1 + rounding)).view(shape).to(query.device, dtype)
         for side in (rest / (1 + rest), error)
     )
     return BoundedReading(
