@@ -58,10 +58,16 @@ class Part:
     @classmethod
     def joined(cls, shares: Sequence[Part]) -> Part:
         """The sum of parts."""
-        maxima, totals, blends = (
-            torch.stack([getattr(share, name) for share in shares])
-            for name in ("maximum", "total", "blend")
+        return cls.stacked(
+            *(
+                torch.stack([getattr(share, name) for share in shares])
+                for name in ("maximum", "total", "blend")
+            )
         )
+
+    @classmethod
+    def stacked(cls, maxima: Tensor, totals: Tensor, blends: Tensor) -> Part:
+        """The sum of parts that lie along a first axis."""
         maximum = maxima.amax(0)
         factors = torch.exp((maxima - _finite(maximum)).double())
         return cls(maximum, (totals * factors).sum(0), (blends * factors.unsqueeze(-1)).sum(0))

@@ -13,6 +13,7 @@ from torch.testing import assert_close
 
 import regard
 from regard import masks
+from regard.attention import ranks
 from regard.attention.ranks import RankError
 from regard.normalisers import Softmax
 from regard.positions import Alibi
@@ -62,6 +63,54 @@ def test_a_reading_is_that_of_one_process(on_ranks, mask, ranks):
     for answer in answers:
         assert_close(answer, expected, atol=1e-6, rtol=1e-5)
         assert torch.equal(answer, answers[0])
+
+
+@pytest.mark.parametrize(
+    ("queries", "mask", "is_trained", "messages"),
+    [
+        (3, False, None, 1),
+        (0, False, None, 1),
+        (300, False, None, 2),
+        (3, True, None, 3),
+        (3, False, 1, 2),
+    ],
+    ids=["short", "empty", "long", "mask", "gradient"],
+)
+def test_a_short_reading_is_one_message(on_ranks, monkeypatch, queries, mask, is_trained, messages):
+    query, key, value = vectors(queries, 8), vectors(KEYS, 8, seed=1), vectors(KEYS, 5, seed=2)
+    rule = torch.ones(queries, KEYS, dtype=torch.bool) if mask else None
+    counts, exchange = [0, 0], ranks.exchange._exchange
+
+    def counted(group, message):
+        counts[group.rank()] += 1
+        return exchange(group, message)
+
+    def read(group, rank):
+        here, values = split(key, [9, 14], rank), split(value, [9, 14], rank)
+        here = here.clone().requires_grad_(rank == is_trained)
+        options = {"mask": rule, "score": "dot", "normaliser": Softmax(0.7), "group": group}
+        return regard.attend(query, here, values, **options).detach()
+
+    monkeypatch.setattr(ranks.exchange, "_exchange", counted)
+    expected = regard.attend(query, key, value, score="dot", normaliser=Softmax(0.7))
+    for answer in on_ranks(2, read):
+        assert_close(answer, expected, atol=1e-6, rtol=1e-5)
+    assert counts == [messages, messages]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_a_reading_has_the_precision_of_its_values(on_ranks, dtype):
+    query, key = vectors(3, 8).to(dtype), vectors(KEYS, 8, seed=1).to(dtype)
+
+    def read(group, rank):
+        here = split(key, [9, 14], rank)
+        return regard.attend(query, here, here, group=group)
+
+    expected = regard.attend(query.double(), key.double(), key.double())
+    for answer in on_ranks(2, read):
+        assert answer.dtype == dtype
+        error = (answer.double() - expected).abs().max().item()
+        assert error <= 3 * torch.finfo(dtype).eps
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import torch
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 AXES = 16  # that a message has room for
+HEADER = 4 + AXES
+ROOM = 1024  # numbers of an answer that is sent with the header
 
 T = TypeVar("T")
 
@@ -31,6 +33,7 @@ class Keys(NamedTuple):
     total: int
     width: int  # of the values
     has_rules: bool = False  # whether any rank has a mask or a bias
+    answers: Sequence[Tensor] | None = None  # of the ranks, where each sent one with its header
 
     @property
     def columns(self) -> range:
@@ -65,13 +68,19 @@ class Keys(NamedTuple):
         return plane if plane.shape[-1] == 1 else plane[..., self.start : self.stop]
 
 
-def meet(group: ProcessGroup, describe: Callable[[], tuple[Shape, int, int, bool]]) -> Keys:
+def meet(
+    group: ProcessGroup,
+    describe: Callable[[], tuple[Shape, int, int, bool]],
+    answer: Callable[[], Tensor | None] | None = None,
+) -> Keys:
     """Where the keys of this rank stand.
 
     Args:
         group: the ranks.
         describe: the shape of the queries, the width of the values, how many keys this rank holds, and
             whether it has a mask or a bias. A rank without values, which knows no width, says -1.
+        answer: up to `ROOM` numbers that need nothing of other ranks, or None. It is called after `describe`, where
+            this rank has no mask and no bias; the answers need no message of their own.
 
     Raises:
         RankError: a rank has other queries or another width, or failed.
@@ -81,13 +90,18 @@ def meet(group: ProcessGroup, describe: Callable[[], tuple[Shape, int, int, bool
     def numbers() -> Tensor:
         queries, width, keys, has_rules = describe()
         header = [keys, has_rules, width, *_padded(queries)]
-        return torch.tensor(header, dtype=torch.float64)
+        sent = None if answer is None or has_rules else answer()
+        count = -1 if sent is None else len(sent)
+        message = torch.zeros(HEADER + ROOM, dtype=torch.float64)
+        message[:HEADER] = torch.tensor([count, *header], dtype=torch.float64)
+        if sent is not None:
+            message[HEADER : HEADER + count] = sent
+        return message
 
-    headers = [
-        [int(number) for number in header.tolist()] for header in gather(group, numbers, 3 + AXES)
-    ]
-    lengths, rules, descriptions = zip(
-        *((header[0], header[1], header[2:]) for header in headers), strict=True
+    messages = gather(group, numbers, HEADER + ROOM)
+    headers = [[int(number) for number in message[:HEADER].tolist()] for message in messages]
+    counts, lengths, rules, descriptions = zip(
+        *((*header[:3], header[3:]) for header in headers), strict=True
     )
     ours = descriptions[group.rank()]
     width = max(description[0] for description in descriptions)
@@ -99,7 +113,10 @@ def meet(group: ProcessGroup, describe: Callable[[], tuple[Shape, int, int, bool
                 " queries, and values of one width, on all ranks",
             )
     start = sum(lengths[: group.rank()])
-    return Keys(start, start + lengths[group.rank()], sum(lengths), width, any(rules))
+    answers = None
+    if min(counts) >= 0:
+        answers = [message[HEADER : HEADER + counts[0]] for message in messages]
+    return Keys(start, start + lengths[group.rank()], sum(lengths), width, any(rules), answers)
 
 
 def agree(group: ProcessGroup, keys: Keys, compute: Callable[[], tuple[T, Shape]]) -> T:

@@ -62,23 +62,21 @@ def merge(group: ProcessGroup, compute: Compute, shape: Shape, inputs: Inputs) -
     return Blend(numbers, log_normaliser)
 
 
-def merged(group: ProcessGroup, blend: Callable[[], Blend], shape: Shape) -> Part:
-    """The sum of the parts of all ranks; the same bits on each."""
+def flat(blend: Blend) -> Tensor:
+    """The numbers of a blend in one row, as ranks send them."""
+    return torch.cat(
+        [side.detach().double().cpu().flatten() for side in (blend.log_normaliser, blend.numbers)]
+    )
+
+
+def joined(messages: Sequence[Tensor], shape: Shape) -> Part:
+    """The sum of the parts that the ranks sent; the same bits on each."""
     rows = prod(shape[:-1])
-
-    def numbers() -> Tensor:
-        ours = blend()
-        sums = (ours.log_normaliser.double(), ours.numbers.double())
-        return torch.cat([side.detach().cpu().flatten() for side in sums])
-
-    total = None
-    for message in gather(group, numbers, rows + prod(shape)):
-        logs = message[:rows].view(shape[:-1])
-        weight = (logs != -torch.inf).double()
-        share = Part(logs, weight, message[rows:].view(shape) * weight.unsqueeze(-1))
-        total = share if total is None else total + share
-    assert total is not None
-    return total
+    sides = torch.stack(list(messages))
+    logs = sides[:, :rows].view(len(sides), *shape[:-1])
+    weights = (logs != -torch.inf).double()
+    blends = sides[:, rows:].view(len(sides), *shape) * weights.unsqueeze(-1)
+    return Part.stacked(logs, weights, blends)
 
 
 class _Merge(torch.autograd.Function):
@@ -107,7 +105,8 @@ class _Merge(torch.autograd.Function):
                 _check_hidden(ours, leaves)
             return ours
 
-        total = merged(group, blend, shape)
+        count = prod(shape[:-1]) + prod(shape)
+        total = joined(gather(group, lambda: flat(blend()), count), shape)
         assert ours is not None
         numbers = total.reading().to(ours.numbers)
         log_normaliser = total.log_normaliser().to(ours.log_normaliser)

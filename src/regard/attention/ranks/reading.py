@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from math import prod
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
+from regard.attention.kernels.reference import scores_of
 from regard.attention.kernels.request import Request, ask
 from regard.attention.kernels.serve import serve
 from regard.attention.looks import Look
 from regard.attention.looks.sharing import shared
 from regard.attention.masks import MaskLike
 from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser
+from regard.attention.parts import Part
 from regard.attention.positions.biases import BiasLike
-from regard.attention.ranks.keys import Keys, agree, meet
-from regard.attention.ranks.merge import Blend, Inputs, merge
+from regard.attention.products import widen
+from regard.attention.ranks.keys import ROOM, Keys, agree, meet
+from regard.attention.ranks.merge import Blend, Inputs, flat, joined, merge
 from regard.attention.scores import ScoreLike
 from regard.attention.scores.score import with_parameters
 from regard.attention.shapes import Shape
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
+
+FEW = 1 << 18  # numbers of the scores that are computed together
 
 
 def check_softmax(normaliser: NormaliserLike | None) -> None:
@@ -69,18 +77,33 @@ def shard(
     normaliser: NormaliserLike | None,
     dropout: float = 0.0,
 ) -> Sharded:
-    """Check what all ranks passed, and cut mask and bias to the keys of this rank."""
+    """Check what all ranks passed, and cut mask and bias to the keys of this rank.
+
+    The ranks exchange their short answers with it, where none has a mask or a bias.
+    """
     options: dict[str, Any] = {"score": score, "normaliser": normaliser, "dropout": dropout}
+
+    @cache
+    def plain() -> Request:
+        return ask(query, key, value, **options)
+
+    def answer() -> Tensor | None:
+        if value is None or prod(plain().batch()) * plain().queries * (value.shape[-1] + 1) > ROOM:
+            return None
+        blend = _in_one_pass(plain(), value)
+        return None if blend is None else flat(blend)
 
     def describe() -> tuple[tuple[int, ...], int, int, bool]:
         check_softmax(normaliser)
-        frame = ask(query, key, value, **options).frame
+        frame = plain().frame
         width = 0 if value is None else value.shape[-1]
         has_rules = mask is not None or bias is not None
         return (*frame.batch, frame.queries), width, frame.keys, has_rules
 
     def ruled() -> tuple[Request, Shape]:
-        frame = ask(query, key, value, **options).frame
+        if mask is None and bias is None:
+            return plain(), plain().batch()
+        frame = plain().frame
         rules: dict[str, Any] = {
             "bias": keys.bias_of(bias, frame),
             "mask": keys.mask_of(mask, frame),
@@ -88,7 +111,7 @@ def shard(
         request = ask(query, key, value, **rules, **options)
         return request, request.batch()
 
-    keys = meet(group, describe)
+    keys = meet(group, describe, answer)
     request = agree(group, keys, ruled)
     common = [query, bias if isinstance(bias, Tensor) else None]
     return Sharded(request, keys, Inputs(common, [key, value], _parameters(score, bias)))
@@ -99,15 +122,39 @@ def attend_over_ranks(
 ) -> Tensor:
     """The reading of the keys of all ranks, on every rank; arguments are those of `attend`."""
     sharded = shard(group, query, key, value, **options)
+    request, answers = sharded.request, sharded.keys.answers
+    shape = (*request.batch(), request.queries, value.shape[-1])
+    if answers is not None:
+        return joined(answers, shape).reading().to(value)
 
     def compute(common: list[Tensor | None], apart: list[Tensor | None]) -> Blend:
-        ours = shared(sharded.rebuilt(common, apart))
+        ours = sharded.rebuilt(common, apart)
         assert apart[1] is not None
+        if (blend := _in_one_pass(ours, apart[1])) is not None:
+            return blend
+        ours = shared(ours)
         return Blend(serve(ours, apart[1]), Look(ours).log_normaliser())
 
-    request = sharded.request
-    shape = (*request.batch(), request.queries, value.shape[-1])
     return merge(group, compute, shape, sharded.inputs).numbers
+
+
+def _in_one_pass(request: Request, value: Tensor) -> Blend | None:
+    """The blend of few keys that may all be read, without a gradient; None for other requests."""
+    if request.is_masked or request.dropout or request.is_traced or request.size > FEW:
+        return None
+    tensors, traced = (request.query, request.key, value), torch.is_grad_enabled()
+    is_trained = traced and any(tensor.requires_grad for tensor in tensors)
+    if is_trained or torch.is_autocast_enabled(value.device.type):
+        return None
+    normaliser = request.normaliser
+    assert isinstance(normaliser, Softmax)
+    scores = scores_of(request)[0]
+    if traced and scores.requires_grad:  # by parameters
+        return None
+    part = Part.of(scores / normaliser.temperature, widen(value).to(scores.dtype))
+    shape = (*request.batch(), request.queries)
+    numbers = part.reading().to(value.dtype).expand(*shape, value.shape[-1])
+    return Blend(numbers, part.log_normaliser().to(scores.dtype).expand(shape))
 
 
 def _parameters(*functions: object) -> list[Tensor]:
