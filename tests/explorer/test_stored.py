@@ -99,6 +99,9 @@ def test_no_file_and_no_tensors_are_one_line(tmp_path, capsys, monkeypatch):
     assert main(["explore", "whole.safetensors", "whole.safetensors"]) == 2
     assert "file or program at a time" in capsys.readouterr().err
     (tmp_path / "model_here.py").write_text("def example():\n    pass\n", encoding="utf-8")
+    (tmp_path / "failing_here").mkdir()
+    (tmp_path / "failing_here" / "__init__.py").write_text("raise OSError('no disk')\n")
+    (tmp_path / "failing_here" / "module.py").touch()
     importlib.invalidate_caches()
     for tile, message in [
         ("no_such_module:call", "there is no module no_such_module, here or installed"),
@@ -113,6 +116,7 @@ def test_no_file_and_no_tensors_are_one_line(tmp_path, capsys, monkeypatch):
     for tile, code, message in [
         ("json:JSON", 2, "json has no function JSON"),  # a word of its comments
         ("os:getcwd", 1, "returned str"),
+        ("failing_here.module:call", 1, "OSError: no disk (add --debug to see where)"),
         ("no such model", 1, "no such model or run folder"),
     ]:
         # A browser of other tests keeps a loop running in this thread.

@@ -162,15 +162,16 @@ def function(path: str, role: str) -> Callable[[], Any]:
 def check_named(path: str, role: str) -> None:
     """Raises `ConfigurationError` if MODULE:CALL names no module, or a function that its source does not mention.
 
-    Nothing is imported but the packages that hold the module.
+    Nothing is imported but the packages that hold the module: `DataError` if one of them fails.
     """
     name, attribute_path = _divided(path, role)
-    try:
-        spec = importlib.util.find_spec(name)
-    except ModuleNotFoundError as fault:
-        raise _missing_module(role, fault.name) from None
-    except ValueError:  # a module that is loaded, and has no spec
-        return
+    with running(role):
+        try:
+            spec = importlib.util.find_spec(name)
+        except ModuleNotFoundError as fault:
+            raise _missing_module(role, fault.name) from None
+        except ValueError:  # a module that is loaded, and has no spec
+            return
     if spec is None:
         raise _missing_module(role, name)
     source = Path(spec.origin or "")
