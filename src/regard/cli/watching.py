@@ -178,10 +178,10 @@ def check_named(path: str, role: str) -> None:
     if source.suffix == ".py" and source.is_file():
         content = source.read_bytes()
         # Names that a module makes while it is imported are not in its source.
-        is_told = not re.search(
+        source_shows_names = not re.search(
             rb"import\s*\(?\s*\*|__getattr__|globals|exec|setattr|__dict__", content
         )
-        if is_told and attribute_path.split(".")[0].encode() not in content:
+        if source_shows_names and attribute_path.split(".")[0].encode() not in content:
             raise _missing_function(role, name, attribute_path)
 
 

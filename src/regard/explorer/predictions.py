@@ -46,8 +46,8 @@ class Predictions:
         """The likeliest tokens after each token, and those of another run, with both log-probabilities.
 
         Args:
-            base: the other run, which is compared at each token of the same prompt, else at the last. It counts
-                when this is called first.
+            base: the other run, which is compared at each token of the same prompt, else at the last. That of the
+                first call is kept.
             spelled: the texts of tokens.
         """
         if self._rows is None:

@@ -415,7 +415,7 @@ class Memory(nn.Module):
         return BoundedReading(reading, bound, error, answer.share), logs
 
     def _read_all(self, query: Tensor, mask: Any) -> tuple[Tensor, Tensor]:
-        """The blend of all values, with no number for the sum of exponentials, which nobody asks for."""
+        """The blend of all values, and NaN for the sum of exponentials: a reading of all entries leaves nothing out."""
         reading = self._read(query, mask)
         return reading, reading.new_full(reading.shape[:-1], torch.nan)
 

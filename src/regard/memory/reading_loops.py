@@ -83,7 +83,7 @@ def _add(blend: Any, weight: Any, value: Any, row: Any) -> None:
 
 @inner
 def _join(blend: Any, factor: Any, later: Any) -> None:
-    """blend = factor blend + later, which becomes 0."""
+    """blend = factor blend + later, the blend of the present tile, which becomes 0."""
     lanes()
     for column in range(np.uint64(len(blend))):
         blend[column] = blend[column] * factor + np.float64(later[column])

@@ -61,7 +61,7 @@ class Prompt:
     def effects(
         self, token: int, minus: int | None, place: int, other_text: str, task: Task
     ) -> Effects:
-        """The effects of switching off each head, or of the heads of another prompt; those last asked for are kept."""
+        """The effects of switching off each head, or of another prompt's heads; those of the last request are kept."""
         at = token, minus, place, other_text
         if at not in self._effects:
             reading, edit = self.reading, None

@@ -38,10 +38,11 @@ from regard.translation.text.stand_ins import (
 from regard.translation.words import KnownWords
 
 _ATTEMPTS = 2
-# A sentence is translated without a span unless that is less probable by so much, in mean log-probability; the search
-# writes its terms unless that is less probable by so much. With 0.2, two thirds of the gain; with 1, terms that do not
-# fit are appended to sentences (benchmarks/quality/found_text.py --rows terms).
-_WITHOUT, CONSTRAINED = -0.2, -0.4
+# How much less probable a translation may be, in mean log-probability, without the spans of the sentence.
+_WITHOUT = -0.2
+# And with the terms written by the search. With 0.2, two thirds of the gain; with 1, terms that do not fit are appended
+# to sentences (benchmarks/quality/found_text.py --rows terms).
+CONSTRAINED = -0.4
 
 
 class Bare(NamedTuple):

@@ -67,8 +67,8 @@ def runs_of_keys(spans, table, queries, keys, BLOCK: tl.constexpr):
 
 @triton.jit
 def tiles_of(table, INNER: tl.constexpr, MASKED: tl.constexpr):
-    """Where the first tile of a block begins, how many tiles before the full ones need the mask, how many in all
-    need it, and between which positions the full ones are. With MASKED all need it.
+    """The tiles of a block: where the first one begins, how many of those that need the mask are before the full ones,
+    how many need it in all, and where the full ones begin and end. With MASKED all need it.
     """
     begin = tl.load(table) // INNER * INNER
     full_begin = tl.cdiv(tl.load(table + 1), INNER) * INNER
