@@ -31,6 +31,7 @@ from _measure import write
 BATCH = 32
 TICKS = os.sysconf("SC_CLK_TCK")
 SHORT = 40  # characters of a short sentence
+IDLE = 2  # seconds; the server ends a connection that has been idle for five
 
 BASELINE = """
 import json, sys, time
@@ -118,9 +119,12 @@ class Client:
     def __init__(self, port: int) -> None:
         self._port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._answered = 0.0
 
     async def translate(self, text: str) -> str:
         """The translation. Raises `OSError` when the server ends the connection."""
+        if time.monotonic() - self._answered > IDLE:
+            self.close()
         if self._streams is None:
             self._streams = await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = self._streams
@@ -139,6 +143,7 @@ class Client:
             raise ConnectionError(str(fault)) from None
         if " 200 " not in answer.partition("\r\n")[0]:
             raise ValueError(answer.partition("\r\n")[0])
+        self._answered = time.monotonic()
         return str(json.loads(content)["translatedText"])
 
     def close(self) -> None:
