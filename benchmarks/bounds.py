@@ -1,4 +1,4 @@
-"""Readings with a tolerance beside exact ones: what they read, what they leave out, and how long they take.
+"""Readings with a tolerance beside exact ones: the share that is read, the weight that is left out, and the time.
 
 python benchmarks/bounds.py [--entries 200000] [--queries 20] [--rounds 3] [--out benchmarks/results/bounds.json]
 

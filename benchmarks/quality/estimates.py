@@ -3,7 +3,7 @@
     REGARD_DATA=FOLDER python benchmarks/quality/estimates.py [MODEL ...]
 
 The validation lines of each model are translated and divided at random into ten parts. Each part is judged by the
-regression and the limits that the other nine parts give, so that no line is judged by what it taught. A line is bad
+regression and the limits of the other nine parts, so a line never judges itself. A line is bad
 where its chrF is below 25. The area under the curve (AUC) is the chance that a bad line has a smaller value than
 another line. Precision is the share of the marked lines whose chrF is below the median of all lines. The test files are
 not read.

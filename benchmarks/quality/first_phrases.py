@@ -1,9 +1,9 @@
-"""The table of first phrases in docs/guides/limits.md: what models write now, and which lines they mark as doubtful.
+"""The table of first phrases in docs/guides/limits.md: the translations of today, and the marks of doubt.
 
     python benchmarks/quality/first_phrases.py
 
-It translates the phrases of the page anew and writes the page. The judgement of the reader stays where a translation
-is the same, and is "?" where it is another one. The marks of doubt are those of the doubts of today.
+It translates the phrases of the page anew and writes the page. Where a translation has not changed, it
+keeps the judgement of the reader; elsewhere the judgement is "?". The marks of doubt are those of the doubts of today.
 """
 
 import re

@@ -18,10 +18,10 @@ file is read. `--without` switches a reading off, by its key of `[search]`, so t
 - doubts: of bad lines (chrF below 25) the share that is marked, of marked lines the share below the median of all,
   and for each figure of a line the area under the curve (AUC) for bad lines.
 - terms: of each sentence its longest word that is linked to one word of the reference, and that word. How many come
-  out, BLEU, chrF and processor seconds: without a glossary, with one (the constrained search, and where that is clearly
-  less probable the words that are linked to a term give way to it), by linked words alone, by the constrained search
-  alone, and with names that carry the terms. "unexpected" has a word of another sentence in the place of each target,
-  in the references, too.
+  out, BLEU, chrF and processor seconds, in five ways: without a glossary; with one; by linked words alone; by the
+  constrained search alone; with names that carry the terms. With a glossary the constrained search writes the terms;
+  where that is clearly less probable, the words that are linked to a term give way to it. "unexpected" has a word of
+  another sentence in the place of each target, in the references, too.
 - persons: impersonal sentences and possessives, counted.
 """
 

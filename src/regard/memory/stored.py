@@ -181,7 +181,10 @@ class StoredMemory(Memory):
     def _form(self, query: Tensor) -> Linear | None:
         """The scores as compiled loops read them; None where they do not, or the memory is small."""
         store, score = self.entries.store, self.score or ScaledDot()
-        entry_bytes = sum(store.vectors(name).row_bytes for name in VECTORS)
+        names = (
+            VECTORS if store.state.values is not None else VECTORS[:1]
+        )  # keys that are the values
+        entry_bytes = sum(store.vectors(name).row_bytes for name in names)
         is_small = store.state.rows * entry_bytes < SMALL
         if is_small or query.dim() > 2 or self._is_traced(query) or not serve(query):
             return None

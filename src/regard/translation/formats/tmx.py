@@ -50,7 +50,7 @@ class Tmx:
         """
         source, target = self.source_language, self.target_language
         main = ""
-        known: dict[str, None] = {}  # an ordered set
+        language_codes: dict[str, None] = {}  # an ordered set
         units = 0
         for line, element in elements(self.path, "header", "tu"):
             if name_of(element) == "header":
@@ -59,25 +59,27 @@ class Tmx:
                 continue
             units += 1
             texts = dict(_texts(element))
-            known |= dict.fromkeys(texts)
-            languages = dict.fromkeys(map(_main, known))
+            language_codes |= dict.fromkeys(texts)
+            languages = dict.fromkeys(map(_main, language_codes))
             source = source or next(iter(languages), None)
-            others = [language for language in languages if language != _main(source or "")]
-            if self.target_language is None and len(others) > 1:
+            target_languages = [
+                language for language in languages if language != _main(source or "")
+            ]
+            if self.target_language is None and len(target_languages) > 1:
                 raise ConfigurationError(
                     f"{self.path}:{line}: has the languages {', '.join(languages)}: "
                     "name two with --source-language and --target-language"
                 )
-            target = target or next(iter(others), None)
+            target = target or next(iter(target_languages), None)
             yield _text_of(texts, source, main), _text_of(texts, target, main)
         for language in (self.source_language, self.target_language):
-            if language and units and not any(_matches(one, language) for one in known):
+            if language and units and not any(_matches(code, language) for code in language_codes):
                 raise ConfigurationError(
-                    f"{self.path}: has no {language}, but {', '.join(known) or 'no language'}"
+                    f"{self.path}: has no {language}, but {', '.join(language_codes) or 'no language'}"
                 )
         if units and not target:
             raise ConfigurationError(
-                f"{self.path}: has one language, {', '.join(known) or 'of no name'}: for two regions of it, "
+                f"{self.path}: has one language, {', '.join(language_codes) or 'of no name'}: for two regions of it, "
                 "name them with --source-language and --target-language"
             )
         if not units:
@@ -106,8 +108,8 @@ def _main(language: str) -> str:
     return language.replace("_", "-").partition("-")[0].lower().strip("*").replace("all", "")
 
 
-def _matches(language: str, asked: str) -> bool:
-    ours, theirs = (name.replace("_", "-").lower() for name in (language, asked))
+def _matches(language: str, pattern: str) -> bool:
+    ours, theirs = (name.replace("_", "-").lower() for name in (language, pattern))
     return ours == theirs or ours.startswith(f"{theirs}-")
 
 
