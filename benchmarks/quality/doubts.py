@@ -20,9 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from _measure import write
 
-from regard.translation.calibration import chrf, confidence
-from regard.translation.doubts import Doubts, confidence_limit
-from regard.translation.reading.sentences import doubted
+from regard.translation.calibration import chrf, confidence, confidence_limit
+from regard.translation.doubts import Doubts, doubted
 from regard.translation.text.corpora import Pair, Tsv, read_aligned, read_lines
 from regard.translation.translator import Translator
 

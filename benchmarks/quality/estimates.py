@@ -24,11 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from _measure import write
 
-from regard.translation.calibration import chrf, confidence, quality_of
-from regard.translation.doubts import confidence_limit
-from regard.translation.quality import GOOD
-from regard.translation.reading.features import features
-from regard.translation.reading.sentences import doubted
+from regard.translation.calibration import GOOD, chrf, confidence, confidence_limit, quality_of
+from regard.translation.doubts import doubted, features
 from regard.translation.results import Translation
 from regard.translation.training.data import read_split
 from regard.translation.translator import Translator

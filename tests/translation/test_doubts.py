@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import CorruptedError
-from regard.translation.doubts import Doubts, confidence_limit, wordless
+from regard.translation.calibration import confidence_limit
+from regard.translation.doubts import Doubts, wordless
 from regard.translation.opening import open_runs
 from regard.translation.text.corpora import Pair
 from regard.translation.translator import Translator

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.translation.calibration import quality_of
-from regard.translation.quality import Quality, agreement, held_out
-from regard.translation.reading.features import features
+from regard.translation.calibration import fit, held_out, quality_of
+from regard.translation.doubts import agreement, features
 from regard.translation.results import Translation, Word
 from regard.translation.translator import Translator
 
@@ -60,7 +59,7 @@ def test_the_regression_is_the_minimum_of_its_loss():
     draw = np.random.default_rng(2)
     rows = draw.normal(size=(300, 3)) * [1, 5, 0.1] + [0, 3, 1]
     good = rows[:, 0] + draw.normal(size=300) > 0
-    quality = Quality.fit(rows, good)
+    quality = fit(rows, good)
 
     def loss(weights):
         varied = quality.model_copy(update={"weights": list(weights)})
@@ -77,7 +76,7 @@ def test_no_line_is_judged_by_what_it_taught():
     """The labels are noise, so that a regression which had seen them would seem better than chance."""
     draw = np.random.default_rng(3)
     rows, good = draw.normal(size=(60, 30)), draw.integers(0, 2, 60) == 1
-    fitted, unseen = Quality.fit(rows, good).probabilities(rows), held_out(rows, good)
+    fitted, unseen = fit(rows, good).probabilities(rows), held_out(rows, good)
     assert fitted[good].mean() - fitted[~good].mean() > 0.2
     assert abs(unseen[good].mean() - unseen[~good].mean()) < 0.2
 

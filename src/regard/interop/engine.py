@@ -19,10 +19,10 @@ from regard.interop.ctranslate2 import Quantization
 from regard.translation import checksums, lines
 from regard.translation.aligning.aligner import Aligner
 from regard.translation.decoding.hypothesis import Hypothesis, penalty
+from regard.translation.decoding.limits import bounds
 from regard.translation.decoding.search import Search
-from regard.translation.doubts import Doubts
+from regard.translation.doubts import Doubts, agreement
 from regard.translation.evaluation.alignment import WordLinks
-from regard.translation.quality import agreement
 from regard.translation.results import Candidate, Translation
 from regard.translation.runs import Tokenizers
 from regard.translation.sentence_search import translation_of, word_links
@@ -168,7 +168,7 @@ class _SentenceSearch:
         encoded = [source.encode(text) for text in sentences]
         pieces = [source.pieces(ids[: self.longest]) for ids in encoded]
         lengths = torch.tensor([len(row_pieces) + 1 for row_pieces in pieces], dtype=torch.int64)
-        limits = search.longest(lengths).tolist()
+        limits = bounds(search, lengths).tolist()
         rows = [row for row, row_pieces in enumerate(pieces) if row_pieces]
         answers = self._answers(pieces, rows, limits, search)
         translations = [Translation(text, "") for text in sentences]

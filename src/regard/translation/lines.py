@@ -25,7 +25,7 @@ from regard.translation.text.normalisation import composed, normalise
 from regard.translation.text.numbers import is_number
 from regard.translation.text.sentences import Sentence, of_line
 from regard.translation.text.spans import Span, spans
-from regard.translation.text.stand_ins import StandIns
+from regard.translation.text.stand_ins import STAND_IN, StandIns
 from regard.translation.text.tokenizer import EOS
 from regard.translation.words import KnownWords
 
@@ -69,27 +69,32 @@ def translate(
         )
     if glossary is not None and prefixes is not None:
         raise ConfigurationError("a prefix and a glossary: leave one of them out")
-    glossary = Glossary.of(glossary)
+    if glossary is not None:
+        glossary = Glossary.of(glossary)
     lines = list(map(composed, lines))
-    stand_ins = StandIns()
-    overlapping = list[list[str]]()
     begins = [""] * len(lines) if prefixes is None else prefixes
+    stand_ins, overlapping = None, list[list[str]]()
     if search.spans or search.capitals or glossary is not None:
-        marked = []
-        for line, begin in zip(lines, begins, strict=True):
-            line_spans = [] if begin else spans_of(line, readable, words, search)
-            if glossary is not None:
-                line_spans, longer = terms_of(line, glossary, line_spans, words)
-                overlapping.append(longer)
-            marked.append(line if begin else stand_ins.put(line, line_spans))
-        lines = marked
+        free = [line for line, begin in zip(lines, begins, strict=True) if not begin]
+        spans_of_lines = [spans_of(line, readable, words, search) for line in free]
+        if glossary is not None:
+            rows = zip(free, spans_of_lines, strict=True)
+            with_terms = [terms_of(line, glossary, spans, words) for line, spans in rows]
+            spans_of_lines = [spans for spans, _ in with_terms]
+            overlapping = [longer for _, longer in with_terms]
+        if any(spans_of_lines) or any(map(STAND_IN.search, free)):
+            stand_ins = StandIns()
+            marked = map(stand_ins.put, free, spans_of_lines)
+            lines = [
+                line if begin else next(marked) for line, begin in zip(lines, begins, strict=True)
+            ]
     sentences = list(map(of_line, lines, repeat(language)))
     if words is not None and words.boundaries is not None and language and search.stops:
         sentences = [
             line_sentences if begin else _divided(line_sentences, words.boundaries)
             for line_sentences, begin in zip(sentences, begins, strict=True)
         ]
-    if glossary is not None:
+    if glossary is not None and stand_ins is not None:
         sentences = [_with_whole_terms(group, stand_ins) for group in sentences]
     sentence_prefixes = None
     if prefixes is not None:
@@ -100,14 +105,15 @@ def translate(
         sentence_prefixes = _concatenated(divided)
     translations = reading.translate(
         [sentence.text for line_sentences in sentences for sentence in line_sentences],
-        Carrier(translator, stand_ins.spans, words) if stand_ins.spans else translator,
+        Carrier(translator, stand_ins.spans, words) if stand_ins else translator,
         search,
         words=words,
         doubts=doubts,
         prefixes=sentence_prefixes,
     )
-    line_translations = join(lines, sentences, translations, draws=search.sampling)
-    translations = [restored(translation, stand_ins) for translation in line_translations]
+    translations = join(lines, sentences, translations, draws=search.sampling)
+    if stand_ins is not None:
+        translations = [restored(translation, stand_ins) for translation in translations]
     return [
         replace(one, overlapping=terms, doubts=[*one.doubts, "overlapping terms"]) if terms else one
         for one, terms in zip_longest(translations, overlapping)

@@ -98,7 +98,7 @@ class Translation:
         repeats: whether the search made a translation that repeats itself, where the source does not (see
             `decoding.hypothesis.loops`). This one is then from a second search, which forbids that.
         unfinished: whether the search ended it because it had the most pieces allowed.
-        invented: words that the model wrote and no text has (see `reading.inventions`); words of the source are in
+        invented: words that the model wrote and no text has (see `reading.sentences`); words of the source are in
             their places, where they are linked.
         agreement: how much the hypotheses that the search ended have in common (see `quality.agreement`), from 0 to 1;
             None where it had none beside this one to compare: greedy search, draws, several sentences.

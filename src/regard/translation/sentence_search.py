@@ -17,13 +17,14 @@ from regard.translation.decoding import forced
 from regard.translation.decoding.beam import Tree
 from regard.translation.decoding.constraints import Constraints
 from regard.translation.decoding.hypothesis import Hypothesis, loops
+from regard.translation.decoding.limits import bounds
 from regard.translation.decoding.prefix import Prefixes
-from regard.translation.decoding.search import Search, bounds, translate_batch
+from regard.translation.decoding.search import Search, translate_batch
+from regard.translation.doubts import agreement
 from regard.translation.engines import SearchEngine
 from regard.translation.engines.remembering import Recall
 from regard.translation.evaluation.alignment import Link, WordLinks
 from regard.translation.models.protocol import Looks, TranslationModel
-from regard.translation.quality import agreement
 from regard.translation.results import Candidate, Origin, Translation, Word
 from regard.translation.runs import Tokenizers
 from regard.translation.text.batches import grouped, sources
@@ -79,34 +80,42 @@ class SentenceSearch:
         cut = [ids[: self.longest] for ids in encoded]
         bound = self._prefixes(prefixes)
         translations = [Translation(text) for text in sentences]
-        for rows, prefix in self._batches(cut, bound, self.batch_tokens // search.hypotheses):
+        generator = self._generator
+        hypotheses_of_each = search.nbest if search.sampling else search.beam
+        for rows, prefix in self._batches(cut, bound, self.batch_tokens // hypotheses_of_each):
             source, lengths = self._padded([cut[row] for row in rows])
-            limits = bounds(self.model, search, lengths).tolist()
-            row_terms = [] if terms is None else [terms[row] for row in rows]
-            constraints = Constraints.words(row_terms, limits, self.tokenizers.target, self._device)
+            limits = bounds(search, lengths, self.model.longest).tolist()
+            constraints = None
+            if terms is not None:
+                row_terms = [terms[row] for row in rows]
+                target = self.tokenizers.target
+                constraints = Constraints.words(row_terms, limits, target, self._device)
             best = translate_batch(
                 self.model,
                 source,
                 lengths,
                 search,
                 prefix=prefix,
-                generator=self._generator,
+                generator=generator,
                 engine=self.engine,
                 tree=self.tree,
                 ended=True,
                 constraints=constraints,
             )
-            agreements = self._agreements(best, search)
-            best = [group[: search.nbest] for group in best]
-            links = self._links([cut[row] for row in rows], best)
+            links = self._links([cut[row] for row in rows], best, search.nbest)
             origins = self._origins(source, lengths, best)
-            fields_of_rows = zip(rows, best, links, limits, origins, agreements, strict=False)
-            for row, hypotheses, linked, limit, row_origins, shared in fields_of_rows:
+            fields_of_rows = zip(rows, best, links, limits, origins, strict=False)
+            for row, hypotheses, linked, limit, row_origins in fields_of_rows:
                 unfinished = len(hypotheses[0].tokens) >= limit
-                translation = self._translation(
-                    sentences[row], encoded[row], hypotheses, linked, unfinished, row_origins
+                translations[row] = self._translation(
+                    sentences[row],
+                    encoded[row],
+                    hypotheses,
+                    linked,
+                    unfinished,
+                    row_origins,
+                    search,
                 )
-                translations[row] = replace(translation, agreement=shared)
         return translations
 
     def copy(self, sentences: Sequence[str], search: Search) -> list[Translation]:
@@ -211,25 +220,15 @@ class SentenceSearch:
             return size <= positions and bound[row] == bound[batch[0]]
 
         rows = [row for row, ids in enumerate(encoded) if ids]
-        for batch in grouped(sorted(rows, key=lambda row: (bound[row], len(encoded[row]))), fits):
+        rows.sort(key=lambda row: (bound[row], len(encoded[row])))
+        for batch in list(grouped(rows, fits)):
             prefix = prefixes if bound[batch[0]] else None
             yield batch, prefix and prefix.select(torch.tensor(batch, device=self._device))
 
-    def _agreements(
-        self, hypotheses: Sequence[Sequence[Hypothesis]], search: Search
-    ) -> list[float | None]:
-        """How much the best hypothesis of each sentence has in common with others of its beam."""
-        if search.sampling or search.beam == 1:
-            return [None] * len(hypotheses)
-        texts = [
-            [self.tokenizers.target.decode(each.tokens) for each in group] for group in hypotheses
-        ]
-        return [agreement(text, others) for text, *others in texts]
-
     def _links(
-        self, encoded: list[list[int]], hypotheses: list[list[Hypothesis]]
+        self, encoded: list[list[int]], hypotheses: list[list[Hypothesis]], nbest: int
     ) -> Iterator[list[list[Link]] | None]:
-        """The word links of each hypothesis of each sentence."""
+        """The word links of the best hypotheses of each sentence."""
         if self.aligner is None:
             return repeat(None)
         source, target = self.tokenizers.source, self.tokenizers.target
@@ -240,10 +239,10 @@ class SentenceSearch:
             words = in_spans(ids, ((start + tags, stop + tags) for start, stop in spans))
             pairs += [
                 (words, in_spans(hypothesis.tokens, target.words(hypothesis.tokens)))
-                for hypothesis in sentence_hypotheses
+                for hypothesis in sentence_hypotheses[:nbest]
             ]
         links = iter(self.aligner.links(pairs))
-        return iter([[next(links) for _ in group] for group in hypotheses])
+        return iter([[next(links) for _ in group[:nbest]] for group in hypotheses])
 
     def _origins(
         self, source: Tensor, lengths: Tensor, best: list[list[Hypothesis]]
@@ -284,11 +283,15 @@ class SentenceSearch:
         links: list[list[Link]] | None = None,
         unfinished: bool = False,
         origins: Sequence[dict[int, float]] = (),
+        search: Search | None = None,
     ) -> Translation:
-        best = hypotheses[0]
+        """The translation of a text by the hypotheses of a `search`; without one, by a hypothesis that others wrote."""
+        best, nbest = hypotheses[0], 1 if search is None else search.nbest
+        texts = self.tokenizers.target.texts([hypothesis.tokens for hypothesis in hypotheses])
+        compared = search is not None and search.beam > 1 and not search.sampling
         candidates = [
-            _candidate(hypothesis, self.tokenizers.target, linked)
-            for hypothesis, linked in zip(hypotheses, links or repeat([]), strict=False)
+            _candidate(*candidate, self.tokenizers.target)
+            for candidate in zip(hypotheses[:nbest], texts, links or repeat([]), strict=False)
         ]
         if origins:
             candidates[0] = self._with_origins(candidates[0], best.tokens, list(origins))
@@ -305,6 +308,7 @@ class SentenceSearch:
             probabilities=torch.tensor(best.token_log_probabilities).exp().tolist(),
             looks=looks,
             unfinished=unfinished,
+            agreement=agreement(texts[0], texts[1:]) if compared else None,
         )
 
 
@@ -347,10 +351,11 @@ def translation_of(
     )
 
 
-def _candidate(hypothesis: Hypothesis, target: Tokenizer, links: list[Link]) -> Candidate:
+def _candidate(
+    hypothesis: Hypothesis, text: str, links: list[Link], target: Tokenizer
+) -> Candidate:
     """A hypothesis in words, with the links of these words to those of the source."""
     tokens, log_p = hypothesis.tokens, hypothesis.token_log_probabilities
-    text = target.decode(tokens)
     words = [
         Word(word, math.exp(math.fsum(log_p[slice(*span)])))
         for span, word in target.words(tokens).items()

@@ -165,6 +165,8 @@ class KnownWords(Statistics, frozen=True):
 
     def in_sentence_case(self, text: str) -> str:
         """A text in Title Case in small letters, but for its first word and for names; any other text unchanged."""
+        if sum(map(str.isupper, text)) < 2:
+            return text
         later = [word for word in WORD.finditer(text) if not begins_sentence(word)]
         ordinary = [word for word in later if self._is_ordinary(word[0])]
         small = sum(word[0][:1].islower() and len(word[0]) > _SHORT for word in later)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from regard.cli.output.doubts import DoubtCounts
-from regard.translation.reading.sentences import doubted
+from regard.translation.doubts import doubted
 from regard.translation.results import Translation
 
 

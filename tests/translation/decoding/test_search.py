@@ -7,6 +7,7 @@ import torch
 from tests.translation.decoding.toy import Toy, beam, greedy, sample, some_sources
 
 from regard.errors import ConfigurationError
+from regard.translation.decoding.limits import bounds
 from regard.translation.decoding.search import Search, translate_batch
 
 SHORT = Search(max_length=5)
@@ -68,11 +69,11 @@ def test_the_prefix_reaches_every_kind_of_search():
 
 def test_a_long_source_may_have_a_long_translation_up_to_the_greatest():
     search = Search(max_length=50, length_ratio=1.5, length_margin=2)
-    assert search.longest(torch.tensor([1, 4, 21, 1000])).tolist() == [4, 8, 34, 50]
+    assert bounds(search, torch.tensor([1, 4, 21, 1000])).tolist() == [4, 8, 34, 50]
 
 
 def test_the_default_bound_grows_with_the_source_and_leaves_room():
-    assert Search().longest(torch.tensor([2, 60, 130])).tolist() == [14, 130, 256]
+    assert bounds(Search(), torch.tensor([2, 60, 130])).tolist() == [14, 130, 256]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple, Self
 
 import torch
@@ -238,10 +239,15 @@ class _Ranking:
             log_p.tolist(),
             strict=True,
         )
+        hypotheses = [
+            (sentence, Hypothesis.of(tokens, [*log_probabilities, end], self.length_penalty))
+            for sentence, tokens, log_probabilities, end in rows
+        ]
         bars = {}
-        for sentence, tokens, log_probabilities, end in rows:
-            hypothesis = Hypothesis.of(tokens, [*log_probabilities, end], self.length_penalty)
-            ranked = sorted([*self.hypotheses[sentence], hypothesis], key=lambda each: -each.score)
+        for sentence, hypothesis in hypotheses:
+            ranked = sorted(
+                [*self.hypotheses[sentence], hypothesis], key=attrgetter("score"), reverse=True
+            )
             self.hypotheses[sentence] = ranked[: self.beam]
             self.ended[sentence] += 1
             if self.ended[sentence] >= self.enough:

@@ -17,7 +17,7 @@ from regard.loops.threads import run_shares
 from regard.translation.decoding.constraints import Constraints
 from regard.translation.decoding.hypothesis import completing
 from regard.translation.decoding.prefix import LogP, Prefixes, Written
-from regard.translation.models.protocol import DAMAGED, Logits, log_probabilities
+from regard.translation.models.protocol import DAMAGED, Lengths, Logits, log_probabilities
 from regard.translation.settings.search import Search
 from regard.translation.text.tokenizer import BOS, EOS, PAD
 
@@ -104,6 +104,17 @@ class Limits:
         return log_p if self.prefix is None else self.prefix.restrict(log_p, tokens.shape[2])
 
 
+def bounds(search: Search, lengths: Lengths, positions: int | None = None) -> Lengths:
+    """The most tokens of each translation: by the length of its source with its end, and by a model's positions.
+
+    >>> bounds(Search(beam=2), torch.tensor([4, 400]))
+    tensor([ 18, 256])
+    """
+    allowed = (lengths * search.length_ratio).ceil().long() + search.length_margin
+    most = search.max_length if positions is None else min(search.max_length, positions - 1)
+    return allowed.clamp(max=most)
+
+
 def best_words(
     logits: Logits, limits: Limits, tokens: Written, count: int, *, compiled: bool
 ) -> tuple[Float[Tensor, "rows few"], Int[Tensor, "rows few"]]:
@@ -146,5 +157,8 @@ def _best_words_compiled(
         if not search_loops.best_few(*(array[begin:end] for array in arrays)):
             raise ModelError(DAMAGED)
 
-    run_shares(rows, choose, least=_LEAST)
+    if rows < 2 * _LEAST:
+        choose(0, rows)
+    else:
+        run_shares(rows, choose, least=_LEAST)
     return values, words

@@ -13,7 +13,7 @@ from regard.translation.decoding.beam import Tree, beam
 from regard.translation.decoding.constraints import Constraints
 from regard.translation.decoding.forced import rerank
 from regard.translation.decoding.hypothesis import Hypothesis
-from regard.translation.decoding.limits import IMPOSSIBLE, Limits, best_words
+from regard.translation.decoding.limits import IMPOSSIBLE, Limits, best_words, bounds
 from regard.translation.decoding.prefix import Prefixes
 from regard.translation.engines import SearchEngine, evaluating
 from regard.translation.models.protocol import (
@@ -25,7 +25,7 @@ from regard.translation.models.protocol import (
 from regard.translation.settings.search import Search
 from regard.translation.text.tokenizer import BOS, EOS
 
-__all__ = ["Search", "bounds", "translate_batch"]
+__all__ = ["Search", "translate_batch"]
 
 # From the logits, the limits and the tokens written so far to the next word and its log-probability.
 Choice = Callable[
@@ -73,7 +73,7 @@ def translate_batch(
         raise ConfigurationError("a tree records the search of one sentence")
     if constraints is not None and (search.sampling or search.beam == 1):
         raise ConfigurationError("constraints are for beam search: use a beam of 2 or more")
-    limits = Limits.of(bounds(model, search, lengths), search, prefix, constraints)
+    limits = Limits.of(bounds(search, lengths, model.longest), search, prefix, constraints)
     if search.sampling:
         hypotheses = sample(engine, source, lengths, limits, search, generator)
     elif search.beam == 1:
@@ -85,12 +85,6 @@ def translate_batch(
     if search.coverage_penalty:
         hypotheses = rerank(model, source, lengths, hypotheses, search.coverage_penalty)
     return hypotheses if ended else [group[: search.nbest] for group in hypotheses]
-
-
-def bounds(model: TranslationModel, search: Search, lengths: Lengths) -> Int[Tensor, " batch"]:
-    """How long each translation may become: by the settings, and by the positions that the model has learnt."""
-    longest = search.longest(lengths)
-    return longest if model.longest is None else longest.clamp(max=model.longest - 1)
 
 
 def greedy(

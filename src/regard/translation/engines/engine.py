@@ -67,7 +67,7 @@ class SearchEngine:
     def begin(self, source: SourceIds, lengths: Lengths) -> State:
         """Encode the sources: the decoder's state before its first word."""
         self._few -= len(source)
-        self.loops = self._may_loop and self._few <= 0 and LOOPS.ready()
+        self.loops = self._may_loop and self._few <= 0 and (self.loops or LOOPS.ready())
         return self._begin(source, lengths)
 
     def _begin(self, source: SourceIds, lengths: Lengths) -> State:

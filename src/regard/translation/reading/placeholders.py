@@ -98,8 +98,9 @@ def lost_terms(words: KnownWords, source: str, translation: Translation) -> list
     A translation may write a number as a word, and a time in another way. So a number is lost only where another number
     that is no time is in its place.
     """
-    numbers, unmatched = [], words.marks.plain(translation.text)
-    for term in _numbers(words, source):
+    numbers, source_numbers = [], list(_numbers(words, source))
+    unmatched = words.marks.plain(translation.text) if source_numbers else ""
+    for term in source_numbers:
         pattern = standing_alone(words.marks.plain(term.target))
         unmatched, count = pattern.subn(" ", unmatched, count=1)
         numbers += [] if count else [term]

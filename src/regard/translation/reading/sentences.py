@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain, repeat
 
-from regard.translation.doubts import Doubts, wordless
-from regard.translation.reading.features import features
-from regard.translation.reading.inventions import with_source_words
+from regard.translation.doubts import Doubts, doubted
+from regard.translation.evaluation.alignment import Link
+from regard.translation.reading.changes import changed
 from regard.translation.reading.placeholders import with_placeholders
 from regard.translation.reading.readings import Reading, SentenceTranslator, clearer
 from regard.translation.results import Candidate, Translation, Word
@@ -18,7 +18,8 @@ from regard.translation.settings.search import Search
 from regard.translation.text.letters import WORD, in_small_letters, in_title_case
 from regard.translation.text.normalisation import normalise
 from regard.translation.text.numbers import is_number
-from regard.translation.text.stand_ins import is_wordless
+from regard.translation.text.replacements import Replacement, word_spans
+from regard.translation.text.stand_ins import STAND_IN, TERM
 from regard.translation.words import KnownWords
 
 # Pieces of a sequence that may not occur twice in a second search: loops are measured by as many.
@@ -62,7 +63,7 @@ def translate(
     copied = [
         row
         for row, text in enumerate(sentences)
-        if not begins[row] and ((copies and is_number(text)) or is_wordless(text))
+        if not begins[row] and ((copies and is_number(text)) or _has_only_stand_ins(text))
     ]
     searched = [row for row in range(len(sentences)) if row not in set(copied)]
     translations = dict(zip(searched, translate_rows(searched, search), strict=True))
@@ -81,30 +82,6 @@ def translate(
             certain = 1.0 if doubts is not None and doubts.quality is not None else None
             translations[row] = replace(copy, quality=certain)
     return [translations[row] for row in range(len(sentences))]
-
-
-def doubted(translation: Translation, doubts: Doubts | None, prefix: str = "") -> Translation:
-    """The translation of a sentence with the reasons to doubt it; words of a prefix may be improbable."""
-    statistical: list[str] = []
-    if doubts is not None and translation.target_pieces:
-        pieces = len(translation.target_pieces)
-        confidence = 0.0 if prefix else translation.log_probability / pieces
-        if doubts.quality is not None and not prefix:
-            translation = replace(translation, quality=doubts.quality.of(features(translation)))
-        statistical += doubts.reasons(
-            translation.source, translation.text, confidence, translation.quality
-        )
-    signs = {
-        "no words": wordless(translation.source),
-        "cut": translation.cut,
-        "unknown": translation.unknown,
-        "unseen": translation.unseen,
-        "invented": translation.invented,
-        "repeats": translation.repeats,
-        "unfinished": translation.unfinished,
-    }
-    reasons = [reason for reason, sign in signs.items() if sign]
-    return replace(translation, doubts=reasons + statistical)
 
 
 def respelt(
@@ -127,6 +104,41 @@ def respelt(
             if clearer(translation, readings[row].translation):
                 readings[row] = Reading(corrected[row], translation)
     return readings
+
+
+def with_source_words(
+    words: KnownWords, readings: Sequence[Reading], translator: SentenceTranslator
+) -> list[Reading]:
+    """The readings, in whose translations no word is invented that is linked to a word of the source.
+
+    A word is invented where neither the training text nor the source has it. As Luong et al. 2015 ("Addressing the Rare
+    Word Problem in Neural Machine Translation"), with the links of attention in place of positions.
+    """
+    invented = {
+        row: inventions
+        for row, (source, translation) in enumerate(readings)
+        if (inventions := words.invented(source, TERM.sub(" ", translation.text)))
+    }
+    if not invented:
+        return list(readings)
+    answer = list(readings)
+    links = translator.links(
+        [(readings[row].source, readings[row].translation.text) for row in invented]
+    )
+    for (row, inventions), row_links in zip(invented.items(), links, strict=True):
+        source, translation = readings[row]
+        changes = _copies(source, translation.text, set(inventions), row_links.links)
+        best = translation.alternatives[0]
+        same_words = [[place] for place in range(len(source.split()))]
+        copied = changed(best, changes, same_words)
+        new = replace(
+            translation,
+            **vars(copied),
+            alternatives=[copied, *translation.alternatives[1:]],
+            invented=inventions,
+        )
+        answer[row] = Reading(source, new)
+    return answer
 
 
 def _read(
@@ -179,11 +191,10 @@ def _mended(
             readings = with_placeholders(words, readings, translator, search)
         if search.spelling:
             unspelt, readings = readings, respelt(words, readings, translator, search)
-            if search.placeholders:
-                rows = [row for row, reading in enumerate(readings) if reading is not unspelt[row]]
-                renamed = with_placeholders(
-                    words, [readings[row] for row in rows], translator, search
-                )
+            rows = [row for row, reading in enumerate(readings) if reading is not unspelt[row]]
+            if rows and search.placeholders:
+                respelt_readings = [readings[row] for row in rows]
+                renamed = with_placeholders(words, respelt_readings, translator, search)
                 for row, reading in zip(rows, renamed, strict=True):
                     readings[row] = reading
         if search.inventions:
@@ -192,6 +203,11 @@ def _mended(
         replace(translation, source=text, read_as={**_changes(old, source), **translation.read_as})
         for text, old, (source, translation) in zip(texts, normal, readings, strict=True)
     ]
+
+
+def _has_only_stand_ins(text: str) -> bool:
+    """Whether a text has stand-ins and no letters, so that there is nothing to translate."""
+    return bool(STAND_IN.search(text)) and not any(map(str.isalpha, text))
 
 
 def _changes(text: str, source: str) -> dict[str, str]:
@@ -224,3 +240,17 @@ def _as_copy(text: str, translation: Translation, search: Search) -> Translation
     draws = search.nbest if search.sampling else 1
     translation = replace(translation, source=text, cut=0, unknown=[], unseen=[], repeats=False)
     return replace(translation, **vars(best), alternatives=[best] * draws)
+
+
+def _copies(source: str, text: str, invented: set[str], links: Sequence[Link]) -> list[Replacement]:
+    """The changes that put linked words of the source in the places of invented words."""
+    sources, changes = source.split(), []
+    linked = {target: word for word, target in reversed(links)}
+    for place, (start, stop) in enumerate(word_spans(text)):
+        for match in WORD.finditer(text, start, stop):
+            if match[0] in invented and place in linked:
+                copies = WORD.findall(sources[linked[place]])
+                if copies:
+                    changes.append(Replacement(*match.span(), max(copies, key=len)))
+                break
+    return changes

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
 from regard.errors import ConfigurationError
 from regard.translation.settings.base import Settings
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
 
 Beam = Annotated[int, Field(ge=1, le=1000)]
 LengthPenalty = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)]
@@ -73,10 +69,6 @@ class Search(SearchSettings):
 
     Raises:
         ConfigurationError: a setting is out of range, or two exclude each other.
-
-    >>> import torch
-    >>> Search(beam=2).longest(torch.tensor([4, 400]))
-    tensor([ 18, 256])
     """
 
     nbest: Annotated[int, Field(ge=1, le=1000)] = 1
@@ -126,16 +118,6 @@ class Search(SearchSettings):
             constraints=False,
             placeholders=False,
         )
-
-    @property
-    def hypotheses(self) -> int:
-        """How many of a sentence are computed at a time."""
-        return self.nbest if self.sampling else self.beam
-
-    def longest(self, lengths: Tensor) -> Tensor:
-        """The most pieces of each translation, by the length of its source with its end."""
-        allowed = (lengths * self.length_ratio).ceil().long() + self.length_margin
-        return allowed.clamp(max=self.max_length)
 
 
 def _explain(error: Any) -> str:

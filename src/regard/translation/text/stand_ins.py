@@ -33,6 +33,8 @@ STAND_IN = re.compile(f"[{_characters(*_RANGES)}]")
 CARRIED = re.compile(f"[{_characters('carried')}]")
 # Of a term that ends in one ("U.S."), the full stop of the sentence; none of an ellipsis.
 _STOP = re.compile(r"\.(?!\.)")
+# A term: its halves and the words between them.
+TERM = re.compile(f"[{_characters('term')}].*?[{_characters('closing')}]")
 TAKEN_OUT = f"[{_characters('lost', 'opening', 'term', 'closing', 'taken out')}]"
 
 
@@ -46,16 +48,6 @@ def opens_term(stand_in: str) -> bool:
     """Whether a character is the opening of a term."""
     begin, end = _RANGES["term"]
     return begin <= ord(stand_in) < end
-
-
-def outside_terms(text: str) -> str:
-    """A text without the words between the halves of terms."""
-    return re.sub(f"[{_characters('term')}].*?[{_characters('closing')}]", " ", text)
-
-
-def is_wordless(text: str) -> bool:
-    """Whether a text has stand-ins and no letters, so that there is nothing to translate."""
-    return bool(STAND_IN.search(text)) and not any(map(str.isalpha, text))
 
 
 def lost(stand_in: str) -> str:

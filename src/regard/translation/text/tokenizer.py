@@ -180,7 +180,11 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; special ids are left out."""
-        return normalise(self._text(ids))
+        return self.texts([ids])[0]
+
+    def texts(self, sequences: Iterable[Sequence[int]]) -> list[str]:
+        """The text of each of several sequences of ids; special ids are left out."""
+        return [normalise(text) for text in [self._text(ids) for ids in sequences]]
 
     def _text(self, ids: Sequence[int]) -> str:
         size, special = len(self), EOS + len(self.tags)
@@ -189,7 +193,7 @@ class Tokenizer:
     def words(self, ids: Sequence[int]) -> dict[tuple[int, int], str]:
         """The range [start, stop) of pieces of each word, with its text; pieces without text are no word."""
         spans = word_spans(self.pieces(ids))
-        texts = map(normalise, [self._text(ids[start:stop]) for start, stop in spans])
+        texts = self.texts(ids[start:stop] for start, stop in spans)
         return {span: text for span, text in zip(spans, texts, strict=True) if text}
 
     def unknown(self, text: str) -> list[str]:

@@ -1,5 +1,6 @@
 """Compiled search: a Transformer as the loops read it, its encoder, and the state of its decoder."""
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -110,8 +111,16 @@ class CompiledModel:
                 *(share.start, sources),
             )
 
-        run_shares(len(counts), encode, least=_LEAST)
+        _in_shares(len(counts), encode)
         return sources, starts, ends
+
+
+def _in_shares(rows: int, compute: Callable[[int, int], None]) -> None:
+    """Compute all rows, on several threads where that pays."""
+    if rows < 2 * _LEAST:
+        compute(0, rows)
+    else:
+        run_shares(rows, compute, least=_LEAST)
 
 
 def ids(words: Tensor, table: Array) -> Array:
@@ -171,7 +180,7 @@ class CompiledState:
                 *(begin, flat[begin * columns : end * columns]),
             )
 
-        run_shares(rows, compute, least=_LEAST)
+        _in_shares(rows, compute)
         return logits
 
     def hidden(self, rows: int) -> Tensor:
