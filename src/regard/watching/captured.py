@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.attend import attend
 from regard.attention.kernels.request import ask
@@ -31,9 +31,10 @@ from regard.watching.masks import (
     narrowed,
     with_positions,
 )
-from regard.watching.tensors import check, freed, plain
 
 RowIndex = slice | Iterable[int]
+PLAIN = (Tensor, nn.Parameter, nn.Buffer)
+OVERRIDES = ("__torch_function__", "__torch_dispatch__")
 CHANGED = f"its queries or keys were {AFTER}: pass copy=True to watch, which then keeps copies"
 
 
@@ -104,7 +105,8 @@ class CapturedCall:
     def selected(self, selection: Selection) -> CapturedCall:
         """The part of the call to keep."""
         call = self if selection.values else replace(self, value=None)
-        call = call if selection.gradients else call._mapped(freed)
+        if not selection.gradients:  # no operator runs for tensors without a graph
+            call = call._mapped(lambda tensor: tensor.detach() if tensor.requires_grad else tensor)
         if selection.heads is not None:
             call = call._of_heads(selection.heads)
         if selection.rows is not None:
@@ -304,11 +306,12 @@ class DeferredCall:
 
     def _detached(self) -> DeferredCall:
         """The same call without gradients. Parameters are not detached, so no operator runs for them."""
-        arguments = self.arguments.copy()
-        for name, value in arguments.items():
-            if isinstance(value, Tensor) and value.grad_fn:
-                arguments[name] = value.detach()
-        return replace(self, arguments=arguments)
+        detached = {
+            name: value.detach()
+            for name, value in self.arguments.items()
+            if isinstance(value, Tensor) and value.grad_fn
+        }
+        return replace(self, arguments=self.arguments | detached) if detached else self
 
     def captured(self) -> CapturedCall:
         return self.make(**self.arguments)
@@ -372,6 +375,44 @@ class RecordedCall:
         if self._description is None:
             self._description = Description.of(call)
         return call
+
+
+def plain(name: str, tensor: Tensor) -> Tensor:
+    """A tensor of torch's own class, with the same memory.
+
+    Raises:
+        WatchError: it has no numbers, or its class computes in its own way.
+    """
+    check(name, tensor)
+    return tensor if type(tensor) in PLAIN else tensor.as_subclass(Tensor)
+
+
+def check(name: str, tensor: Tensor) -> None:
+    """Raise WatchError if the numbers of a tensor cannot be read."""
+    if reason := objection(tensor):
+        raise WatchError(f"its {name} is {reason}")
+
+
+def objection(tensor: Tensor) -> str | None:
+    """Why the numbers of a tensor cannot be read; None if they can.
+
+    >>> objection(torch.ones(2, device="meta"))
+    'a tensor of meta, which holds no numbers'
+    """
+    if tensor.is_nested:
+        return "a nested tensor: pass a padded one and a mask"
+    kind = type(tensor)
+    subclasses = (each for each in kind.__mro__[: kind.__mro__.index(Tensor)])
+    if any(name in vars(each) for each in subclasses for name in OVERRIDES if each not in PLAIN):
+        return f"a {kind.__name__}, a tensor whose class computes in its own way"
+    if tensor.layout is not torch.strided:
+        return f"a tensor of layout {tensor.layout}: pass its to_dense()"
+    if tensor.is_quantized:
+        return "a quantized tensor: pass its dequantize()"
+    if tensor.numel() and not tensor.data_ptr():
+        place = tensor.device if tensor.is_meta else "a transform"
+        return f"a tensor of {place}, which holds no numbers"
+    return None
 
 
 def _of_queries(plane: Tensor, rows: Tensor) -> Tensor:

@@ -16,11 +16,10 @@ from regard.attention.masks import MaskLike, as_mask, causal
 from regard.attention.normalisers import Normaliser
 from regard.attention.scores import ScaledDot, Score
 from regard.watching import running
-from regard.watching.captured import Captured, CapturedCall, DeferredCall
+from regard.watching.captured import Captured, CapturedCall, DeferredCall, check, plain
 from regard.watching.errors import WatchError
 from regard.watching.interception import register
 from regard.watching.masks import FlexMask, FlexScore, Ragged, padded
-from regard.watching.tensors import check, plain
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask

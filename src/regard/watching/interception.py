@@ -285,8 +285,8 @@ def begin(observer: Observer) -> None:
 
 def end(observer: Observer) -> None:
     """Close a watch or a change."""
-    observer.end()
     INTERCEPTION.close(observer.model)
+    observer.end()
 
 
 def swap(

@@ -2,7 +2,7 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -28,7 +28,6 @@ from regard.watching.paths import KINDS, Layers, in_tower, is_selected, short
 from regard.watching.readings import Projected, output_layer
 from regard.watching.running import CROSSING, PROJECTION, Stack
 from regard.watching.table import EmbeddingCall
-from regard.watching.tensors import storages
 from regard.watching.unembedding import Unembedding
 
 NOTHING = "the watch has seen no attention"
@@ -225,7 +224,7 @@ class Recording:
     def add(self, path: str, stack: Stack, capture: Callable[[], Captured]) -> None:
         """Record a call of the attention that is running, or follow it if `layers` excludes it."""
         number = f"#{stack[-1].attention}" if stack[-1].attention else ""
-        if not is_selected(path, self._layers):
+        if self._layers is not None and not is_selected(path, self._layers):
             self.excluded.setdefault(path)
             if self._followed is not None and not transformed():
                 self._followed.add(path + number, capture)
@@ -353,6 +352,13 @@ class Recording:
         elif self.unseen:
             reasons = "; ".join(self.reasons())
             warnings.warn(f"not everything was seen: {reasons}", RuntimeWarning, stacklevel=3)
+
+
+def storages(tensors: Iterable[Tensor]) -> dict[tuple[int, int], int]:
+    """The bytes of each storage of the tensors, by its address and size."""
+    strided = (tensor.values() if tensor.is_nested else tensor for tensor in tensors)
+    memories = (tensor.untyped_storage() for tensor in strided)
+    return {(memory.data_ptr(), memory.nbytes()): memory.nbytes() for memory in memories}
 
 
 def _is_unbatched(stack: Stack, call: CapturedCall) -> bool:

@@ -17,10 +17,9 @@ from regard.watching.captured import CapturedCall, Selection
 from regard.watching.errors import WatchError
 from regard.watching.measures import TokenIds
 from regard.watching.readings import Readings, readings
-from regard.watching.records import AttentionRecord, Recording
+from regard.watching.records import AttentionRecord, Recording, storages
 from regard.watching.shown import Tokens, shown
 from regard.watching.table import HeadTable, Measure, Subject, extent_of, html, of_tower, table
-from regard.watching.tensors import storages
 from regard.watching.unembedding import written
 
 # Of the explorer, which is a higher package and needed when it is called alone.

@@ -138,8 +138,9 @@ class Watch(Observer):
         self._last_layers = LastLayers() if selection.values else None
 
     def __enter__(self) -> Seen:
+        seen = Seen(self._recording)
         begin(self)
-        return Seen(self._recording)
+        return seen
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         end(self)
@@ -158,8 +159,8 @@ class Watch(Observer):
 
     def module_entered(self, path: str, stack: Stack, arguments: object) -> None:
         module = self._called[path] = stack[-1].module
-        self._recording.note_projection(module, arguments)
         if self._last_layers is not None:
+            self._recording.note_projection(module, arguments)
             vocabulary = max((call.vocabulary for call in self._recording.embedded), default=0)
             self._last_layers.note(module, arguments, vocabulary)
         tokens = arguments[0] if isinstance(arguments, tuple) and arguments else None
