@@ -1,13 +1,12 @@
 """Measure a model with a memory beside the model alone: BLEU, chrF, the curve of its weight, bytes, and the speed.
 
-python benchmarks/quality/remembering.py CORPUS FOLDER [--pairs N] [--sentences N] [--near N] [--similar N] [--lists N]
-    [--test] [--tuned RUN] [--out FILE]
+python benchmarks/quality/remembering.py CORPUS FOLDER [--sentences N] [--similar N] [--lists N] [--test]
+    [--trained RUN] [--out FILE]
 
 CORPUS is python-docs-es or tatoeba-spa-eng, in the folder that REGARD_DATA names, with the model es-en. The memory is
 made of `train.tsv` in FOLDER and tuned on `valid.tsv`. Scores are of other lines of `valid.tsv`, with --test those of
-`test.tsv`, which is for the end alone. --pairs takes so many lines of the training file, drawn by a fixed seed; --near
-takes the N most similar pairs of each sentence that is used, which changes little for --similar up to N.
---tuned scores the run of another training, beside. Differences of less than 3 BLEU on 200 lines are ties.
+`test.tsv`, which is for the end alone. --trained scores the run of another training, beside. Differences of less than
+3 BLEU on 200 lines are ties.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from _measure import interleaved, write
 
-from regard.translation.datastore.similarity import WordIndex
 from regard.translation.evaluation.scores import measure
 from regard.translation.remembering import remember, tune
 from regard.translation.text.corpora import Pair, Tsv, read_pairs
@@ -32,19 +30,13 @@ from regard.translation.translator import Translator
 
 MODEL = "es-en"
 ROUNDS = 3
-TIMED = 64  # sentences of which the speed is measured
+TIMED = 256  # sentences of which the speed is measured
 BATCH_TOKENS = {1: 32 * 30, 5: 32 * 30 * 5}  # about 32 sentences at a time
 
 
 def read(path: Path) -> list[Pair]:
+    """The pairs of a table, the target in its first column."""
     return read_pairs(Tsv(path, source_column=1, target_column=0)).pairs
-
-
-def near(pairs: list[Pair], sentences: list[Pair], count: int) -> list[Pair]:
-    """The pairs whose sources are most similar to each sentence."""
-    index = WordIndex(pair.source for pair in pairs)
-    numbers = index.most_similar([pair.source for pair in sentences], count)
-    return [pairs[number] for number in sorted(set(numbers.flatten().tolist()) - {-1})]
 
 
 def score(translator: Translator, pairs: list[Pair], beam: int) -> dict[str, float | None]:
@@ -56,8 +48,7 @@ def score(translator: Translator, pairs: list[Pair], beam: int) -> dict[str, flo
 
 def speeds(translator: Translator, folder: Path, sources: list[str]) -> dict[str, float]:
     """The speed with the memory over that without, in processor seconds, by the beam."""
-
-    answer = {}
+    ratios = {}
     for beam in BATCH_TOKENS:
         translator.read_memory(folder)
         recall = translator.recall
@@ -76,8 +67,8 @@ def speeds(translator: Translator, folder: Path, sources: list[str]) -> dict[str
         )
         translator.recall = recall
         translator.forget()
-        answer[f"beam {beam}"] = seconds["model"] / seconds["memory"]
-    return answer
+        ratios[f"beam {beam}"] = seconds["model"] / seconds["memory"]
+    return ratios
 
 
 def main() -> None:
@@ -86,61 +77,55 @@ def main() -> None:
     )
     parser.add_argument("corpus", choices=["python-docs-es", "tatoeba-spa-eng"])
     parser.add_argument("folder", type=Path)
-    for name, default in (("pairs", 0), ("sentences", 200), ("near", 0), ("similar", 0)):
-        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--sentences", type=int, default=200)
+    parser.add_argument("--similar", type=int, default=0)
     parser.add_argument("--lists", type=int)
     parser.add_argument("--test", action="store_true")
-    parser.add_argument("--tuned")
+    parser.add_argument("--trained")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
 
     data = Path(os.environ["REGARD_DATA"]) / options.corpus
     train, valid = read(data / "train.tsv"), read(data / "valid.tsv")
-    random.Random(1).shuffle(train)
     random.Random(2).shuffle(valid)
-    half = len(valid) // 2
-    chosen, measured = valid[:half][: options.sentences], valid[half:][: options.sentences]
+    middle = len(valid) // 2
+    tuning, scored = valid[:middle][: options.sentences], valid[middle:][: options.sentences]
     if options.test:
-        measured = read(data / "test.tsv")
-    if options.pairs:
-        train = train[: options.pairs]
-    if options.near:
-        train = near(train, chosen + measured, options.near)
+        scored = read(data / "test.tsv")
     translator = Translator.open(MODEL)
     start = time.process_time()
     remember(translator, train, options.folder)
-    build = time.process_time() - start
-    print(f"remembered in {build:.0f} s", flush=True)
+    seconds = time.process_time() - start
+    print(f"remembered in {seconds:.0f} s", flush=True)
     mixing, trials = tune(
-        translator, chosen, options.folder, similar=options.similar, lists=options.lists
+        translator, tuning, options.folder, similar=options.similar, lists=options.lists
     )
     print(mixing, trials, flush=True)
     with translator.datastore(options.folder) as datastore:
         entries = len(datastore)
     size = sum(path.stat().st_size for path in options.folder.rglob("*") if path.is_file())
-    copied = measure([pair.source for pair in measured], [pair.target for pair in measured])
+    copied = measure([pair.source for pair in scored], [pair.target for pair in scored])
     rows: dict[str, Any] = {"source copied": {"bleu": copied.bleu, "chrf": copied.chrf}}
     for beam in (1, 5):
-        rows[f"model, beam {beam}"] = score(translator, measured, beam)
+        rows[f"model, beam {beam}"] = score(translator, scored, beam)
         translator.read_memory(options.folder)
-        rows[f"memory, beam {beam}"] = score(translator, measured, beam)
+        rows[f"memory, beam {beam}"] = score(translator, scored, beam)
         translator.forget()
-        if options.tuned:
-            tuned = Translator.open(options.tuned)
-            rows[f"fine-tuned, beam {beam}"] = score(tuned, measured, beam)
+        if options.trained:
+            trained = Translator.open(options.trained)
+            rows[f"fine-tuned, beam {beam}"] = score(trained, scored, beam)
     results = {
         "corpus": options.corpus,
         "pairs": len(train),
-        "near": options.near,
-        "sentences": len(measured),
+        "sentences": len(scored),
         "file": "test" if options.test else "valid",
         "entries": entries,
         "bytes": size,
-        "seconds to remember": build,
+        "seconds to remember": seconds,
         "mixing": vars(mixing),
         "curve": [trial._asdict() for trial in trials],
         "rows": rows,
-        "speed": speeds(translator, options.folder, [pair.source for pair in measured[:TIMED]]),
+        "speed": speeds(translator, options.folder, [pair.source for pair in scored[:TIMED]]),
     }
     for name, scores in rows.items():
         print(f"{name:20} BLEU {scores['bleu']:6.2f}  chrF {scores['chrf']:6.2f}")

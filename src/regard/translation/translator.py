@@ -121,7 +121,7 @@ class Translator:
         datastore = self.datastore(folder)
         try:
             mixing = datastore.mixing.changed(**changes)
-            recall = Recall(datastore, mixing, self.tokenizers.source.decode)
+            recall = Recall.of(datastore, mixing, self.tokenizers.source.decode)
             words = datastore.words
         except BaseException:
             datastore.close()

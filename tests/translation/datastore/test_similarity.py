@@ -17,28 +17,38 @@ def _score(query: str, text: str, texts: list[str]) -> float:
     length = len(counts) * len(texts) / size
     score = 0.0
     for word, times in Counter(query.lower().split()).items():
-        having = sum(word in each.split() for each in texts)
-        rarity = math.log(1 + (len(texts) - having + 0.5) / (having + 0.5))
         frequency = counts[word]
-        score += times * rarity * frequency * 2.2 / (frequency + 1.2 * (0.7 + 0.3 * length))
+        damped = frequency * 2.2 / (frequency + 1.2 * (0.7 + 0.3 * length))
+        score += times * _rarity(word, texts) * damped
     return score
+
+
+def _rarity(word: str, texts: list[str]) -> float:
+    having = sum(word in text.split() for text in texts)
+    return math.log(1 + (len(texts) - having + 0.5) / (having + 0.5))
 
 
 def test_the_best_are_those_of_the_equation():
     draw = random.Random(1)
     texts = [" ".join(draw.choices("abcdefghij", k=draw.randint(1, 9))) for _ in range(80)]
     queries = ["A b b", "c", "j i h g", "a z"]
-    numbers = WordIndex(texts).most_similar(queries, 5)
-    for query, row in zip(queries, numbers.tolist(), strict=True):
+    numbers, shares = WordIndex(texts).most_similar(queries, 5)
+    for query, row, row_shares in zip(queries, numbers.tolist(), shares.tolist(), strict=True):
         scores = [_score(query, text, texts) for text in texts]
         best = sorted(scores, reverse=True)[:5]
         assert [scores[number] for number in row] == pytest.approx(best, rel=1e-5)
+        known = [word for word in query.lower().split() if word in "abcdefghij"]
+        most = sum(_rarity(word, texts) for word in known)
+        assert row_shares == pytest.approx([score / most for score in best], rel=1e-5)
 
 
 def test_of_equals_the_first_and_nothing_where_no_word_is_shared():
     index = WordIndex(["uno dos", "tres", "uno dos"])
-    assert index.most_similar(["UNO", "cuatro", ""], 3).tolist() == [[0, 2, -1], [-1] * 3, [-1] * 3]
+    numbers, shares = index.most_similar(["UNO", "cuatro", ""], 3)
+    assert numbers.tolist() == [[0, 2, -1], [-1] * 3, [-1] * 3]
+    assert shares[0, 2] == 0
+    assert not shares[1:].any()
 
 
 def test_no_texts():
-    assert WordIndex([]).most_similar(["uno"], 2).tolist() == [[-1, -1]]
+    assert WordIndex([]).most_similar(["uno"], 2)[0].tolist() == [[-1, -1]]

@@ -15,9 +15,10 @@ from regard.errors import ConfigurationError, CorruptedError, ModelError
 from regard.explorer.server.models import Models
 from regard.serving.pairs import Pairs
 from regard.translation.datastore import Datastore, Mixing
-from regard.translation.datastore.table import Table
-from regard.translation.engines.remembering import Recall
+from regard.translation.datastore.table import Spans
 from regard.translation.remembering import building, remember, tune
+from regard.translation.remembering.pairs import as_read, encoded, states_of
+from regard.translation.text.batches import sources
 from regard.translation.text.corpora import Pair
 from regard.translation.translator import Translator
 
@@ -91,8 +92,8 @@ def test_an_entry_read_in_both_ways_counts_twice(tiny, copied):
     def entries_read(**reading: int) -> int:
         tiny.read_memory(copied, **reading)
         hidden = torch.randn(1, tiny.model.output.weight.shape[1], generator=torch.Generator())
-        spans = None if not reading["similar"] else torch.arange(len(PAIRS)).unsqueeze(0)
-        spans = spans if spans is None else spans + tiny.recall._lists
+        numbers = torch.arange(len(PAIRS)).unsqueeze(0) + tiny.recall._lists
+        spans = Spans.plain(numbers) if reading["similar"] else None
         return tiny.recall.distances(hidden, spans, 2000)[0].isfinite().sum().item()
 
     lists, sentences = entries_read(similar=0, lists=9), entries_read(similar=3, lists=0)
@@ -114,34 +115,23 @@ def test_a_score_is_that_of_the_search(tiny, copied):
     assert tiny.look(SOURCES[0]).text == translations[0].text
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-def test_the_mixture_is_the_equation(compiled):
-    generator = torch.Generator().manual_seed(1)
-    logits = torch.randn(3, 9, generator=generator) * 3
-    distances = torch.rand(3, 4, generator=generator)
-    places = torch.tensor([[0, 1, 2, 3], [3, 2, 1, 0], [-1, -1, -1, -1]])
-    distances[2] = torch.inf
-    tokens = torch.tensor([5, 5, 7, 0])
-    mixing = Mixing(weight=0.3, temperature=0.2, reach=0.6)
-
-    class Fixed(Recall):
-        table = Table(None, tokens, torch.arange(4), None)  # type: ignore[arg-type]
-
-        def distances(self, *arguments, **options):
-            return distances, places
-
-    recall = Fixed(None, mixing, str)  # type: ignore[arg-type]
-    mixed = (
-        recall.mix(torch.zeros(3, 2), logits.clone(), None, compiled=compiled).double().softmax(1)
+@pytest.mark.parametrize("likeness", [0.0, 2.0])
+@pytest.mark.parametrize("similar", [0, 2])
+def test_loops_mix_as_torch_does(tiny, copied, similar, likeness):
+    tiny.read_memory(copied, weight=0.6, similar=similar, likeness=likeness, temperature=0.3)
+    pairs = as_read(tiny, PAIRS)
+    batch = [encoded(tiny, pair) for pair in pairs]
+    hidden, _ = states_of(tiny, batch)
+    counts = [len(target) + 1 for _, target in batch]
+    spans = tiny.recall.similar(*sources([source for source, _ in batch]), counts)
+    with torch.no_grad():
+        logits = tiny.model.logits(hidden + 0.1)
+    plain, compiled = (
+        tiny.recall.mix(hidden + 0.1, logits.clone(), spans, compiled=compiled).softmax(-1)
+        for compiled in (False, True)
     )
-    expected = logits.double().softmax(1)
-    for row in range(2):
-        beyond = torch.tensor([0.6], dtype=torch.float64)
-        weights = (-torch.cat([distances[row].double(), beyond]) / 0.2).softmax(0)[:-1]
-        expected[row] *= 1 - 0.3 * weights.sum()
-        for weight, place in zip(weights, places[row], strict=True):
-            expected[row, tokens[place]] += 0.3 * weight
-    torch.testing.assert_close(mixed, expected, rtol=1e-5, atol=1e-7)
+    assert (plain - logits.softmax(-1)).abs().max() > 0.01
+    torch.testing.assert_close(compiled, plain, rtol=1e-5, atol=1e-6)
 
 
 def test_each_word_names_its_sentence(tiny, copied):
@@ -326,7 +316,7 @@ def _rows(translator: Translator, folder: Path) -> list[tuple[int, ...]]:
     """Codes and tokens of all entries, in their order."""
     with translator.datastore(folder) as datastore:
         assert isinstance(datastore, Datastore)
-        table = datastore.by_sentence()
+        table = datastore.table(lists=False, sentences=True)
     return [
         (*codes, token)
         for codes, token in zip(table.codes.tolist(), table.tokens.tolist(), strict=True)

@@ -53,6 +53,7 @@ class Mixing:
         reach: in the same units.
         weight: of the datastore.
         similar: read the entries of so many similar sentence pairs.
+        likeness: divide their distances by 1 + likeness s, where s is the similarity of the pair, at most about 1.
         lists: read so many lists of near states. An entry that is read in both ways counts twice.
     """
 
@@ -61,6 +62,7 @@ class Mixing:
     reach: Annotated[float, Field(gt=0, le=1000)] = 1.0
     weight: Annotated[float, Field(ge=0, lt=1)] = 0.3
     similar: Annotated[int, Field(ge=0, le=1024)] = 0
+    likeness: Annotated[float, Field(ge=0, le=1000)] = 0.0
     lists: Annotated[int, Field(ge=0, le=65536)] = 4
 
     @classmethod
@@ -175,10 +177,10 @@ class Datastore:
         with blaming(self.folder):
             return self._sentences.pair(number)
 
-    def similar(self, texts: list[str], count: int) -> Tensor:
-        """The numbers of the pairs whose sources are most similar to each text; -1 where no more share a word."""
+    def similar(self, texts: list[str], count: int) -> tuple[Tensor, Tensor]:
+        """The pairs whose sources are most similar to each text, and how similar (see `WordIndex.most_similar`)."""
         with blaming(self.folder):
-            return self._sentences.most_similar(texts, count)
+            return self._sentences.index.most_similar(texts, count)
 
     def pairs_with_states(self) -> int:
         """How many pairs have their states: the first ones."""
@@ -204,26 +206,24 @@ class Datastore:
         with blaming(self.folder):
             self._states.append(rows, None, None, None, kinds)
 
-    def by_list(self) -> Table:
-        """All entries, those of a list together."""
-        assert self.space is not None
-        codes, tokens, lists = self._rows()
-        order = np.argsort(lists, kind="stable")
-        ends = np.cumsum(np.bincount(lists, minlength=len(self.space.centroids)))
-        starts, sentences = np.concatenate([[0], ends]), _numbers(tokens)
-        return Table(
-            np.ascontiguousarray(codes[order]),
-            torch.from_numpy(tokens[order].astype(np.int64)),
-            torch.from_numpy(sentences[order]),
-            starts,
+    def table(self, *, lists: bool, sentences: bool) -> Table:
+        """All entries: by their lists, by their sentences, or the former and then the latter."""
+        assert self.space is not None or not len(self)
+        codes, tokens, list_of = self._rows()
+        ends = tokens == EOS  # a sentence ends with its end token
+        by_sentence = Table(
+            codes,
+            torch.from_numpy(tokens.astype(np.int64)),
+            torch.from_numpy(np.cumsum(ends) - ends),
+            np.concatenate([[0], np.flatnonzero(ends) + 1]),
         )
-
-    def by_sentence(self) -> Table:
-        """All entries, in the order of their sentences."""
-        codes, tokens, _ = self._rows()
-        starts = np.concatenate([[0], np.flatnonzero(tokens == EOS) + 1])
-        numbers = torch.from_numpy(_numbers(tokens))
-        return Table(codes, torch.from_numpy(tokens.astype(np.int64)), numbers, starts)
+        if not lists:
+            return by_sentence
+        order = np.argsort(list_of, kind="stable")
+        count = 0 if self.space is None else len(self.space.centroids)
+        starts = np.concatenate([[0], np.cumsum(np.bincount(list_of, minlength=count))])
+        by_list = by_sentence.reordered(order, starts)
+        return by_list.with_later(by_sentence) if sentences else by_list
 
     def _rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Codes, tokens and lists of all entries."""
@@ -268,13 +268,6 @@ class Datastore:
             return None
         checksums.content(path, expected)
         return Space.read(path)
-
-
-def _numbers(tokens: np.ndarray) -> np.ndarray:
-    """The number of the sentence of each token: sentences end with their end token."""
-    ends = (tokens == EOS).astype(np.int64)
-    numbers: np.ndarray = np.cumsum(ends) - ends
-    return numbers
 
 
 def fingerprint(weights: Sequence[tuple[str, Tensor]], tokenizers: Sequence[bytes]) -> str:

@@ -30,33 +30,98 @@ def _insert(distances: Any, places: Any, distance: Any, place: Any) -> None:
     distances[rank], places[rank] = distance, place
 
 
+@inner
+def _search(entries: Any, query: Any, read: Any, distances: Any, places: Any) -> None:
+    """The nearest entries of a query: d_i = f |q - c_i|^2 over the codes c of each span, whose factor is f."""
+    (starts, codes), (spans, factors) = entries, read
+    width = query.size
+    distances[:] = np.inf
+    places[:] = -1
+    for k in range(spans.size):
+        span = spans[k]
+        if span >= 0:
+            for place in range(starts[span], starts[span + 1]):
+                code = codes[place * width : place * width + width]
+                distance = factors[k] * _distance(query, code)
+                if distance < distances[-1]:
+                    _insert(distances, places, distance, place)
+
+
 @compiled
-def nearest(queries: Any, spans: Any, starts: Any, codes: Any, distances: Any, places: Any) -> None:
-    """The squared distances and places of the nearest codes of each query, the nearest first.
+def nearest(
+    starts: Any, codes: Any, queries: Any, spans: Any, factors: Any, distances: Any, places: Any
+) -> None:
+    """The distances and places of the nearest entries of each query, the nearest first.
 
     Args:
+        starts: where each span begins in the flat codes, and where the last one ends.
+        codes: of the entries, one after the other.
         queries: in the unit of codes.
         spans: the spans that each query reads; -1 for none.
-        starts: where each span begins in the flat codes, and where the last one ends.
-        codes: one after the other.
-        distances, places: the answer; inf and -1 where there are fewer codes.
+        factors: of the squared distances to the codes of each span.
+        distances, places: the answer; inf and -1 where there are fewer entries.
     """
-    width = queries.shape[1]
     for row in range(len(queries)):
-        query, best = queries[row], distances[row]
-        best[:] = np.inf
-        places[row] = -1
-        for span in spans[row]:
-            if span >= 0:
-                for place in range(starts[span], starts[span + 1]):
-                    distance = _distance(query, codes[place * width : place * width + width])
-                    if distance < best[-1]:
-                        _insert(best, places[row], distance, place)
+        read = spans[row], factors[row]
+        _search((starts, codes), queries[row], read, distances[row], places[row])
+
+
+@compiled
+def mix(
+    tokens: Any,
+    settings: Any,
+    starts: Any,
+    codes: Any,
+    queries: Any,
+    spans: Any,
+    factors: Any,
+    distances: Any,
+    places: Any,
+    logits: Any,
+) -> None:
+    """Logits whose softmax is (1 - w sum_i a_i) p + w sum_i a_i [y = y_i], in place: those of the tokens y_i change.
+
+        a_i = e^(-d_i / T) / (e^(-r / T) + sum_j e^(-d_j / T)),  i and j over the nearest entries
+
+    Args:
+        tokens: y, what followed each entry.
+        settings: T, r and w; T and r in the unit of distances.
+        starts, codes, queries, spans, factors: as of `nearest`.
+        distances, places: room for the nearest entries.
+        logits: of p.
+    """
+    temperature, reach, weight = settings
+    for row in range(len(logits)):
+        shares, near, values = distances[row], places[row], logits[row]
+        _search((starts, codes), queries[row], (spans[row], factors[row]), shares, near)
+        # Each d_i becomes e^((m - d_i) / T), m = min(d_1, r).
+        lowest = min(shares[0], reach)
+        of_model = exponential((lowest - reach) / temperature)
+        count, total = 0, of_model
+        while count < near.size and near[count] >= 0:
+            shares[count] = exponential((lowest - shares[count]) / temperature)
+            total += shares[count]
+            count += 1
+        # p = e^x / Z becomes (e^x + Z w a / (1 - w sum a)) / Z': a softmax takes Z' off.
+        peak = peak_of(values)
+        odds = weight * exponential_sum(values, peak) / (total - weight * (total - of_model))
+        for i in range(count):
+            word = tokens[near[i]]
+            mixed = exponential(values[word] - peak) + odds * shares[i]
+            values[word] = peak + np.float32(math.log(mixed))
 
 
 @compiled
 def most_similar(
-    words: Any, ends: Any, starts: Any, texts: Any, scores: Any, sums: Any, best: Any, numbers: Any
+    words: Any,
+    ends: Any,
+    starts: Any,
+    texts: Any,
+    scores: Any,
+    rarity: Any,
+    sums: Any,
+    best: Any,
+    numbers: Any,
 ) -> None:
     """The numbers of the texts with the greatest sums of scores for each query, of equals the first.
 
@@ -64,13 +129,17 @@ def most_similar(
         words, ends: of the queries, one after the other, and where each ends.
         starts: where the entries of each word begin, and where the last ones end.
         texts, scores: of the entries; the scores are negative, so that the best are the lowest.
+        rarity: of each word.
         sums: room for a number for each text.
-        best, numbers: the answer; 0 and -1 where no more texts have a word.
+        best, numbers: the answer; 0 and -1 where no more texts have a word. The best are divided by the rarity of all
+            words of the query.
     """
     begin = 0
     for row in range(len(ends)):
         sums[:] = 0
+        total = np.float32(0)
         for word in words[begin : ends[row]]:
+            total += rarity[word]
             for entry in range(starts[word], starts[word + 1]):
                 sums[texts[entry]] += scores[entry]
         begin = ends[row]
@@ -80,31 +149,5 @@ def most_similar(
         for text in range(sums.size):
             if sums[text] < lowest[-1]:
                 _insert(lowest, numbers[row], sums[text], text)
-
-
-@compiled
-def mix(logits: Any, weights: Any, tokens: Any, weight: Any) -> None:
-    """Logits whose softmax is (1 - w sum(a)) p + w sum_i a_i [y = y_i], in place: those of the tokens y_i change.
-
-    Args:
-        weights: the shares a of the entries of each row.
-        tokens: y, what followed each.
-        weight: w.
-    """
-    for row in range(len(logits)):
-        shares, words, values = weights[row], tokens[row], logits[row]
-        peak = peak_of(values)
-        total, share_of_model = exponential_sum(values, peak), np.float32(1)
-        for share in shares:
-            share_of_model -= weight * share
-        for i in range(shares.size):
-            share, is_new = np.float32(0), True
-            for j in range(shares.size):
-                if words[j] == words[i]:
-                    share += shares[j]
-                    is_new = is_new and j >= i
-            if is_new and share > 0:
-                mixed = (
-                    exponential(values[words[i]] - peak) + total * weight * share / share_of_model
-                )
-                values[words[i]] = peak + np.float32(math.log(mixed))
+        for k in range(lowest.size):
+            lowest[k] = -lowest[k] / total if total > 0 else np.float32(0)

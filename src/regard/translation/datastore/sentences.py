@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Int
-from torch import Tensor
 
 from regard.errors import CorruptedError, ModelError, raised_as
 from regard.memory import MemoryFileError
@@ -62,7 +60,7 @@ class Sentences:
             rows = torch.frombuffer(bytearray(b"".join(keys)), dtype=torch.uint8).view(-1, _DIGEST)
             kinds: dict[str, Kind | None] = {"keys": _KIND, "values": None}
             self._store.append(rows, None, list(map(list, examples)), None, kinds)
-        vars(self).pop("_index", None)
+        vars(self).pop("index", None)
         return len(missing)
 
     def pair(self, number: int) -> Example:
@@ -79,12 +77,9 @@ class Sentences:
                     raise CorruptedError(f"{self.folder}: pair {number} is damaged")
                 yield Example(*payload)
 
-    def most_similar(self, texts: Sequence[str], count: int) -> Int[Tensor, "texts count"]:
-        """The numbers of the pairs whose sources share the most and rarest words with each text; -1 for none."""
-        return self._index.most_similar(texts, count)
-
     @cached_property
-    def _index(self) -> WordIndex:
+    def index(self) -> WordIndex:
+        """The pairs by the words of their sources."""
         return WordIndex(pair.source for pair in self.pairs())
 
 

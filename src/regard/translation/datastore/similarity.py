@@ -7,7 +7,7 @@ from itertools import chain
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.translation.text.letters import WORD
@@ -41,13 +41,19 @@ class WordIndex:
         scores = rarity[words] * counts * (_SATURATION + 1) / (counts + damping)
         self._starts = np.concatenate([[0], np.cumsum(texts_with)])
         # Negative, so that the best are the lowest, like distances.
-        self._columns = numbers.astype(np.int32), -scores.astype(np.float32)
+        columns = numbers.astype(np.int32), -scores.astype(np.float32)
+        self._columns = *columns, rarity.astype(np.float32)
 
     def _number(self, word: str) -> int:
         return self._numbers.setdefault(word, len(self._numbers))
 
-    def most_similar(self, texts: Iterable[str], count: int) -> Int[Tensor, "texts count"]:
-        """The numbers of the texts of the greatest scores, of equals the first; -1 where no more share a word."""
+    def most_similar(
+        self, texts: Iterable[str], count: int
+    ) -> tuple[Int[Tensor, "texts count"], Float[Tensor, "texts count"]]:
+        """The numbers of the texts of the greatest scores, of equals the first; -1 where no more share a word.
+
+        Also their scores over sum idf(w), that of a text of mean length which has each word of q.
+        """
         from regard.translation.datastore import nearest_loops  # with the compiler
 
         indexed = self._numbers
@@ -58,7 +64,7 @@ class WordIndex:
         nearest_loops.most_similar(
             *_concatenated(ids), self._starts, *self._columns, sums, best, numbers
         )
-        return torch.from_numpy(numbers)
+        return torch.from_numpy(numbers), torch.from_numpy(best)
 
 
 def _words(text: str) -> list[str]:

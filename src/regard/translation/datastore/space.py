@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -59,7 +60,15 @@ class Space:
 
     def project(self, states: Float[Tensor, "states width"]) -> Float[Tensor, "states components"]:
         """States in the unit of codes, not rounded."""
-        return ((states.to("cpu", torch.float32) - self.mean) @ self.directions) / self.scale
+        return torch.addmm(self._origin, states.to("cpu", torch.float32), self._projection)
+
+    @cached_property
+    def _projection(self) -> Float[Tensor, "width components"]:
+        return self.directions / self.scale
+
+    @cached_property
+    def _origin(self) -> Float[Tensor, " components"]:
+        return -self.mean @ self._projection
 
     def codes(
         self, points: Float[Tensor, "states components"]
@@ -74,11 +83,12 @@ class Space:
         self, points: Float[Tensor, "states components"], count: int
     ) -> Int[Tensor, "states few"]:
         """The lists whose centroids are nearest."""
-        few = min(count, len(self.centroids))
-        return torch.topk(_closeness(points, self.centroids), few, sorted=False).indices
+        closeness = _closeness(points, self.centroids)
+        return torch.topk(closeness, min(count, len(self.centroids)), sorted=False).indices
 
     def write(self, path: Path) -> None:
-        files.write(path, save({name: each.contiguous() for name, each in vars(self).items()}))
+        tensors = {field.name: getattr(self, field.name).contiguous() for field in fields(self)}
+        files.write(path, save(tensors))
 
     @classmethod
     def read(cls, path: Path) -> Self:

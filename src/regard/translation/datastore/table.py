@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,34 @@ from torch import Tensor
 from regard.loops.threads import run_shares
 
 _LEAST = 12  # queries for which a second thread pays
+
+Queries = Float[Tensor, "queries components"]
+
+
+@dataclass(frozen=True)
+class Spans:
+    """The spans that each query reads.
+
+    Attributes:
+        numbers: in a table; -1 for none.
+        factors: by which the squared distances to the entries of each are multiplied.
+    """
+
+    numbers: Int[Tensor, "queries spans"]
+    factors: Float[Tensor, "queries spans"]
+
+    @classmethod
+    def plain(cls, numbers: Int[Tensor, "queries spans"]) -> Spans:
+        """Spans whose distances stay as they are."""
+        return cls(numbers, torch.ones(numbers.shape))
+
+    def select(self, rows: Int[Tensor, " kept"]) -> Spans:
+        return Spans(self.numbers[rows], self.factors[rows])
+
+    def beside(self, spans: Spans) -> Spans:
+        """These, and others for the same queries."""
+        numbers = torch.cat([self.numbers, spans.numbers], 1)
+        return Spans(numbers, torch.cat([self.factors, spans.factors], 1))
 
 
 @dataclass(frozen=True)
@@ -32,6 +61,13 @@ class Table:
     sentences: Int[Tensor, " entries"]
     starts: NDArray[np.int64]
 
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def reordered(self, order: NDArray[np.int64], starts: NDArray[np.int64]) -> Table:
+        """The same entries in another order, with spans of their own."""
+        return Table(self.codes[order], self.tokens[order], self.sentences[order], starts)
+
     def with_later(self, later: Table) -> Table:
         """The spans of this table, then those of another one."""
         return Table(
@@ -42,16 +78,11 @@ class Table:
         )
 
     def nearest(
-        self,
-        queries: Float[Tensor, "queries components"],
-        spans: Int[Tensor, "queries spans"],
-        count: int,
-        *,
-        compiled: bool,
+        self, queries: Queries, spans: Spans, count: int, *, compiled: bool
     ) -> tuple[Float[Tensor, "queries few"], Int[Tensor, "queries few"]]:
         """The squared distances, in units of codes, and the places of the nearest entries within spans.
 
-        Where a query's spans hold fewer entries, inf and -1. A span of -1 holds none.
+        Where a query's spans hold fewer entries, inf and -1.
         """
         if not compiled:
             return self._nearest_plain(queries, spans, count)
@@ -59,24 +90,54 @@ class Table:
 
         distances = torch.empty(len(queries), count)
         places = torch.empty(len(queries), count, dtype=torch.int64)
-        arrays = [each.contiguous().numpy() for each in (queries, spans, distances, places)]
-        flat = self.codes.reshape(-1)
-
-        def search(begin: int, end: int) -> None:
-            rows = [array[begin:end] for array in arrays]
-            nearest_loops.nearest(*rows[:2], self.starts, flat, *rows[2:])
-
-        run_shares(len(queries), search, least=_LEAST)
+        self._run(nearest_loops.nearest, queries, spans, distances, places)
         return distances, places
 
-    def _nearest_plain(self, queries: Tensor, spans: Tensor, count: int) -> tuple[Any, Any]:
+    def mix(
+        self,
+        logits: Float[Tensor, "queries vocabulary"],
+        queries: Queries,
+        spans: Spans,
+        count: int,
+        settings: tuple[float, float, float],
+    ) -> None:
+        """Mix the tokens of the nearest entries in place into logits, by temperature, reach and weight."""
+        from regard.translation.datastore import nearest_loops
+
+        loop = partial(nearest_loops.mix, self.tokens.numpy(), tuple(map(np.float32, settings)))
+        distances = torch.empty(len(queries), count)
+        places = torch.empty(len(queries), count, dtype=torch.int64)
+        self._run(loop, queries, spans, distances, places, logits)
+
+    def _run(self, loop: Any, queries: Queries, spans: Spans, *answers: Tensor) -> None:
+        """Call a loop for shares of the queries; it writes the answers."""
+        tensors = queries.contiguous(), spans.numbers.contiguous(), spans.factors, *answers
+        rows, entries = (
+            [tensor.numpy() for tensor in tensors],
+            (self.starts, self.codes.reshape(-1)),
+        )
+
+        def compute(begin: int, end: int) -> None:
+            loop(*entries, *(array[begin:end] for array in rows))
+
+        run_shares(len(queries), compute, least=_LEAST)
+
+    def _nearest_plain(self, queries: Queries, spans: Spans, count: int) -> tuple[Any, Any]:
         distances = torch.full((len(queries), count), torch.inf)
         places = torch.full((len(queries), count), -1)
-        for row, numbers in enumerate(spans.tolist()):
-            ranges = [np.arange(self.starts[n], self.starts[n + 1]) for n in numbers if n >= 0]
+        for row, (numbers, factors) in enumerate(zip(spans.numbers, spans.factors, strict=True)):
+            read = [
+                (n, factor)
+                for n, factor in zip(numbers.tolist(), factors.tolist(), strict=True)
+                if n >= 0
+            ]
+            ranges = [np.arange(self.starts[n], self.starts[n + 1]) for n, _ in read]
             entries = torch.from_numpy(np.concatenate([np.zeros(0, np.int64), *ranges]))
+            scale = torch.tensor([factor for _, factor in read]).repeat_interleave(
+                torch.tensor(list(map(len, ranges)), dtype=torch.int64)
+            )
             codes = torch.from_numpy(self.codes[entries.numpy()]).float()
-            squares = (queries[row] - codes).square().sum(1)
+            squares = (queries[row] - codes).square().sum(1) * scale
             order = squares.argsort(stable=True)[:count]
             distances[row, : len(order)] = squares[order]
             places[row, : len(order)] = entries[order]

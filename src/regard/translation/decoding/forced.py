@@ -53,14 +53,14 @@ def score(
     if not len(source):
         return []
     counts = [len(tokens) + 1 for tokens in translations]
-    spans = None if recall is None else recall.similar(source, lengths, counts)
+    similar = None if recall is None else recall.similar(source, lengths, counts)
     hidden, words = states(model, source, lengths, translations)
     blocks = []
     with evaluating(model):
         for rows in torch.arange(len(words)).split(_ROWS):
             logits = model.logits(hidden[rows])
             if recall is not None:
-                logits = recall.mix(hidden[rows], logits, None if spans is None else spans[rows])
+                logits = recall.mix(hidden[rows], logits, similar and similar.select(rows))
             blocks.append(log_probabilities(logits).gather(1, words[rows].unsqueeze(1)).squeeze(1))
     log_probabilities_of = torch.cat(blocks).cpu().split(counts)
     return [

@@ -20,5 +20,7 @@ def compile_loops() -> None:
     loops.step(ids, ids, ids, ids, table, cached, (table, table), weights, arguments, 0, row)
     numbers = np.zeros((0, 1), np.int64)
     best_few(ids, table[:0], table[:0], table[:0], numbers)
-    nearest(table[:0], numbers, np.zeros(1, np.int64), np.zeros(1, np.int8), table[:0], numbers)
-    mix(table[:0], table[:0], numbers, np.float32(0))
+    starts, codes, settings = np.zeros(1, np.int64), np.zeros(1, np.int8), (np.float32(1),) * 3
+    spans = table[:0], numbers, table[:0]
+    nearest(starts, codes, *spans, table[:0], numbers)
+    mix(ids, settings, starts, codes, *spans, table[:0], numbers, table[:0])

@@ -11,19 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Self
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.translation.datastore import Datastore, Mixing
-from regard.translation.datastore.table import Table
+from regard.translation.datastore.table import Spans, Table
 from regard.translation.engines.engine import SearchEngine
 from regard.translation.models.protocol import Lengths, Logits, SourceIds, State, Words, as_state
-
-Spans = Int[Tensor, "rows spans"]
 
 
 @dataclass(frozen=True)
@@ -46,23 +43,22 @@ class Recall:
     """Reads a datastore for the states of a model.
 
     Attributes:
-        decode: the text of source ids, by which similar sentences are looked up.
+        table: the entries in the spans that are read: those of the lists, then those of the sentences.
         mixing: how; that of the datastore by default.
+        decode: the text of source ids, by which similar sentences are looked up.
     """
 
     datastore: Datastore
+    table: Table
     mixing: Mixing
     decode: Callable[[Sequence[int]], str]
 
-    @cached_property
-    def table(self) -> Table:
-        """The entries in the spans that are read: those of the lists, then those of the sentences."""
-        store, mixing = self.datastore, self.mixing
-        if not mixing.similar:
-            return store.by_list()
-        return (
-            store.by_list().with_later(store.by_sentence()) if mixing.lists else store.by_sentence()
-        )
+    @classmethod
+    def of(
+        cls, datastore: Datastore, mixing: Mixing, decode: Callable[[Sequence[int]], str]
+    ) -> Self:
+        table = datastore.table(lists=bool(mixing.lists), sentences=bool(mixing.similar))
+        return cls(datastore, table, mixing, decode)
 
     def similar(
         self, source: SourceIds, lengths: Lengths, counts: Sequence[int] | None = None
@@ -71,14 +67,17 @@ class Recall:
 
         With `counts`, as often as each says.
         """
-        if not self.mixing.similar or not len(self.datastore):
+        if not self.mixing.similar or not len(self.table):
             return None
         rows = zip(source.tolist(), lengths.tolist(), strict=True)
         texts = [self.decode(ids[: length - 1]) for ids, length in rows]
-        spans = self.datastore.similar(texts, self.mixing.similar)
-        spans = torch.where(spans < 0, spans, spans + self._lists)
-        spans = spans.masked_fill(spans >= len(self.table.starts) - 1, -1)
-        return spans if counts is None else spans.repeat_interleave(torch.tensor(counts), 0)
+        numbers, similarity = self.datastore.similar(texts, self.mixing.similar)
+        with_states = (numbers >= 0) & (numbers + self._lists < len(self.table.starts) - 1)
+        numbers = (numbers + self._lists).masked_fill(~with_states, -1)
+        spans = Spans(numbers, 1 / (1 + self.mixing.likeness * similarity))
+        if counts is None:
+            return spans
+        return spans.select(torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)))
 
     @property
     def _lists(self) -> int:
@@ -86,35 +85,50 @@ class Recall:
         space = self.datastore.space
         return 0 if space is None or not self.mixing.lists else len(space.centroids)
 
+    def _reading(
+        self, hidden: Float[Tensor, "rows width"], similar: Spans | None
+    ) -> tuple[Tensor, Spans]:
+        """The states in the unit of codes, and the spans that they read."""
+        space = self.datastore.space
+        assert space is not None
+        points = space.project(hidden)
+        if not self.mixing.lists:
+            assert similar is not None
+            return points, similar
+        lists = Spans.plain(space.nearest_lists(points, self.mixing.lists))
+        return points, lists if similar is None else lists.beside(similar)
+
+    @property
+    def _unit(self) -> float:
+        """What a unit of the table's distances is, in that of temperatures."""
+        space = self.datastore.space
+        assert space is not None
+        return float(space.scale**2 / space.variance)
+
     def distances(
         self,
         hidden: Float[Tensor, "rows width"],
-        spans: Spans | None,
+        similar: Spans | None,
         count: int,
         *,
         compiled: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Squared distances, in the unit of temperatures, and the places in the table."""
-        space = self.datastore.space
-        if space is None or not len(self.datastore):
+        if not len(self.table):
             shape = len(hidden), count
             return torch.full(shape, torch.inf), torch.full(shape, -1)
-        points = space.project(hidden)
-        if self.mixing.lists:
-            lists = space.nearest_lists(points, self.mixing.lists)
-            spans = lists if spans is None else torch.cat([lists, spans], 1)
-        assert spans is not None
-        squares, places = self.table.nearest(points, spans, count, compiled=compiled)
-        return squares * (space.scale**2 / space.variance), places
+        reading = self._reading(hidden, similar)
+        squares, places = self.table.nearest(*reading, count, compiled=compiled)
+        return squares * self._unit, places
 
     def neighbours(
-        self, hidden: Float[Tensor, "rows width"], spans: Spans | None, *, compiled: bool = False
+        self, hidden: Float[Tensor, "rows width"], similar: Spans | None, *, compiled: bool = False
     ) -> Neighbours:
         count = self.mixing.neighbours
-        distances, places = self.distances(hidden, spans, count, compiled=compiled)
+        distances, places = self.distances(hidden, similar, count, compiled=compiled)
         weights = self.weights(distances)
         table = self.table
-        if not len(table.tokens):
+        if not len(table):
             return Neighbours(weights, places.clamp(min=0), places)
         read = places.clamp(min=0)
         return Neighbours(weights, table.tokens[read], table.sentences[read])
@@ -129,18 +143,18 @@ class Recall:
         self,
         hidden: Float[Tensor, "rows width"],
         logits: Logits,
-        spans: Spans | None,
+        similar: Spans | None,
         *,
         compiled: bool = False,
     ) -> Logits:
         """Logits of the mixture, in place where loops may. Those of tokens that no neighbour has stay."""
-        near = self.neighbours(hidden, spans, compiled=compiled)
-        if compiled and logits.is_cpu and logits.dtype == torch.float32 and logits.is_contiguous():
-            from regard.translation.datastore import nearest_loops
-
-            arrays = [each.numpy() for each in (logits, near.weights, near.tokens)]
-            nearest_loops.mix(*arrays, np.float32(self.mixing.weight))
+        in_place = logits.is_cpu and logits.dtype == torch.float32 and logits.is_contiguous()
+        if compiled and in_place and len(self.table):
+            mixing, unit = self.mixing, self._unit
+            settings = mixing.temperature / unit, mixing.reach / unit, mixing.weight
+            self.table.mix(logits, *self._reading(hidden, similar), mixing.neighbours, settings)
             return logits
+        near = self.neighbours(hidden, similar)
         logits = logits.float()
         weights, tokens = near.weights.to(logits.device), near.tokens.to(logits.device)
         # p = e^l / Z becomes (e^l + Z w q / r) r / Z, r = 1 - w sum(a): a softmax takes off the common factor.
@@ -152,10 +166,13 @@ class Recall:
         return logits.scatter(1, tokens, torch.logaddexp(logits.gather(1, tokens), added))
 
     def origins(
-        self, hidden: Float[Tensor, "rows width"], tokens: Int[Tensor, " rows"], spans: Spans | None
+        self,
+        hidden: Float[Tensor, "rows width"],
+        tokens: Int[Tensor, " rows"],
+        similar: Spans | None,
     ) -> list[dict[int, float]]:
         """For each row the probability that stored sentences, by their numbers, add to a token."""
-        near = self.neighbours(hidden, spans)
+        near = self.neighbours(hidden, similar)
         added = self.mixing.weight * near.weights * (near.tokens == tokens.cpu().unsqueeze(1))
         answer = []
         for numbers, weights in zip(near.sentences.tolist(), added.tolist(), strict=True):
@@ -172,11 +189,11 @@ class RecallState:
     """The state of the model, and the stored sentences that each row reads."""
 
     state: State
-    spans: Spans | None
+    similar: Spans | None
 
     def select(self, rows: Int[Tensor, " kept"]) -> RecallState:
-        spans = None if self.spans is None else self.spans[rows.cpu()]
-        return RecallState(self.state.select(rows), spans)
+        similar = None if self.similar is None else self.similar.select(rows.cpu())
+        return RecallState(self.state.select(rows), similar)
 
 
 class RememberingEngine(SearchEngine):
@@ -194,7 +211,7 @@ class RememberingEngine(SearchEngine):
         return RecallState(state, self.recall.similar(source, lengths))
 
     def step(self, words: Words, state: State) -> tuple[Logits, RecallState]:
-        before = as_state(RecallState, state)
-        hidden, logits, after = self.engine.step_hidden(words, before.state)
-        mixed = self.recall.mix(hidden, logits, before.spans, compiled=self.loops)
-        return mixed, RecallState(after, before.spans)
+        recalling = as_state(RecallState, state)
+        hidden, logits, model_state = self.engine.step_hidden(words, recalling.state)
+        mixed = self.recall.mix(hidden, logits, recalling.similar, compiled=self.loops)
+        return mixed, RecallState(model_state, recalling.similar)

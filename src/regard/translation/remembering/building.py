@@ -67,8 +67,8 @@ def _words(datastore: Datastore) -> tuple[str, str]:
     """The words of the sources, with small letters where they begin one, and those of the targets in small letters."""
     sources, targets = dict[str, None](), dict[str, None]()
     for source, target in datastore.pairs():
-        first, *later = WORD.findall(source) or [""]
-        sources |= dict.fromkeys([first.lower(), *later])
+        initial, *later = WORD.findall(source) or [""]
+        sources |= dict.fromkeys([initial.lower(), *later])
         targets |= dict.fromkeys(map(str.lower, WORD.findall(target)))
     return " ".join(sources), " ".join(targets)
 

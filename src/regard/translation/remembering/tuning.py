@@ -16,7 +16,7 @@ from regard.translation.datastore import Mixing
 from regard.translation.engines.remembering import Recall
 from regard.translation.evaluation.scores import measure
 from regard.translation.models.protocol import log_probabilities
-from regard.translation.remembering.pairs import as_read, batches, states_of
+from regard.translation.remembering.pairs import Encoded, as_read, batches, states_of
 from regard.translation.text.batches import sources
 from regard.translation.text.corpora import Pair
 from regard.translation.translator import Translator
@@ -24,7 +24,8 @@ from regard.translation.translator import Translator
 SENTENCES = 200  # of the text, spread over it
 NEIGHBOURS = (4, 8, 16, 32)
 TEMPERATURES = (0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5)
-REACHES = (0.3, 0.5, 1.0, 2.0)
+REACHES = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
+LIKENESSES = (0.0, 0.5, 1.0, 2.0, 4.0)
 WEIGHTS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _LEAST = 1e-9
 
@@ -46,7 +47,7 @@ def tune(
     lists: int | None = None,
     tracked: Callable[[Sequence[float]], Iterable[float]] = iter,
 ) -> tuple[Mixing, list[Trial]]:
-    """Choose neighbours, temperature and reach by the probability of the targets, the weight by BLEU; keep them there.
+    """Choose all but the weight by the probability of the targets, the weight by BLEU; keep the choice in the folder.
 
     BLEU is that of greedy translations. Weight 0, the model alone, is among those tried.
 
@@ -65,11 +66,12 @@ def tune(
     if lists is None:
         lists = 0 if similar else Mixing().lists
     translator.read_memory(folder, similar=similar, lists=lists)
-    assert translator.recall is not None
-    best = _likeliest(translator, translator.recall, pairs)
+    recall = translator.recall
+    assert recall is not None
+    best = _likeliest(translator, recall, pairs)
     search, trials = translator.search.changed(beam=1), []
     for weight in tracked(WEIGHTS):
-        translator.read_memory(folder, **vars(best.changed(weight=weight)))
+        translator.recall = replace(recall, mixing=best.changed(weight=weight))
         texts = [
             one.text for one in translator.translate([pair[0] for pair in pairs], search=search)
         ]
@@ -87,31 +89,44 @@ def _likeliest(translator: Translator, recall: Recall, pairs: Sequence[Pair]) ->
     read = as_read(translator, pairs)
     if not read:
         raise DataError("no usable sentence pairs: nothing to tune with")
-    measured = [_measured(translator, recall, batch) for batch in batches(translator, read)]
-    model, distances, hits = (torch.cat(each) for each in zip(*measured, strict=True))
+    passes = [_Pass.of(translator, batch) for batch in batches(translator, read)]
+    model = torch.cat([one.model for one in passes])
+    losses = {}
+    for likeness in LIKENESSES if recall.mixing.similar else LIKENESSES[:1]:
+        reading = replace(recall, mixing=recall.mixing.changed(likeness=likeness))
+        distances, hits = (
+            torch.cat(each) for each in zip(*(one.nearest(reading) for one in passes), strict=True)
+        )
+        for count, temperature, reach in product(NEIGHBOURS, TEMPERATURES, REACHES):
+            mixing = reading.mixing.changed(neighbours=count, temperature=temperature, reach=reach)
+            weights = replace(reading, mixing=mixing).weights(distances[:, :count])
+            total, memory = weights.sum(1), (weights * hits[:, :count]).sum(1)
+            for weight in WEIGHTS[1:]:
+                mixed = (1 - weight * total) * model + weight * memory
+                losses[mixing.changed(weight=weight)] = -float(mixed.clamp(min=_LEAST).log().mean())
+    return min(losses, key=losses.__getitem__)
 
-    def loss(mixing: Mixing) -> float:
-        few = mixing.neighbours
-        weights = replace(recall, mixing=mixing).weights(distances[:, :few])
-        memory = mixing.weight * (weights * hits[:, :few]).sum(1)
-        mixed = (1 - mixing.weight * weights.sum(1)) * model + memory
-        return -float(mixed.clamp(min=_LEAST).log().mean())
 
-    names = ("neighbours", "temperature", "reach", "weight")
-    grid = product(NEIGHBOURS, TEMPERATURES, REACHES, WEIGHTS[1:])
-    choices = [recall.mixing.changed(**dict(zip(names, values, strict=True))) for values in grid]
-    return min(choices, key=loss)
+class _Pass(NamedTuple):
+    """Sentence pairs, the states before their target tokens, these tokens and their probabilities under the model."""
 
+    batch: Sequence[Encoded]
+    states: Tensor
+    tokens: Tensor
+    model: Tensor
 
-def _measured(
-    translator: Translator, recall: Recall, batch: Sequence[tuple[list[int], list[int]]]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """For each target token its probability under the model, and the nearest entries: distances, and which have it."""
-    hidden, tokens = states_of(translator, batch)
-    spans = recall.similar(*sources([ids for ids, _ in batch]), [len(ids) + 1 for _, ids in batch])
-    distances, places = recall.distances(hidden, spans, max(NEIGHBOURS), compiled=True)
-    with torch.no_grad():
-        logits = translator.model.logits(hidden.to(next(translator.model.parameters()))).cpu()
-    model = log_probabilities(logits).gather(1, tokens[:, None])[:, 0].exp()
-    hits = (recall.table.tokens[places.clamp(min=0)] == tokens[:, None]) & (places >= 0)
-    return model, distances, hits
+    @classmethod
+    def of(cls, translator: Translator, batch: Sequence[Encoded]) -> _Pass:
+        states, tokens = states_of(translator, batch)
+        with torch.no_grad():
+            logits = translator.model.logits(states.to(next(translator.model.parameters()))).cpu()
+        model = log_probabilities(logits).gather(1, tokens[:, None])[:, 0].exp()
+        return cls(batch, states, tokens, model)
+
+    def nearest(self, recall: Recall) -> tuple[Tensor, Tensor]:
+        """The distances of the nearest entries, and which of them have the token."""
+        source, lengths = sources([ids for ids, _ in self.batch])
+        similar = recall.similar(source, lengths, [len(ids) + 1 for _, ids in self.batch])
+        distances, places = recall.distances(self.states, similar, max(NEIGHBOURS), compiled=True)
+        tokens = recall.table.tokens[places.clamp(min=0)]
+        return distances, (tokens == self.tokens[:, None]) & (places >= 0)
