@@ -88,9 +88,9 @@ class AdaptOptions:
 
     def check(self) -> None:
         """Raise `ConfigurationError` for options that do nothing without --adapt, or exclude each other."""
-        changed = changed_options(self)
-        if not self.adapt and changed:
-            raise ConfigurationError(f"{', '.join(map(option, changed))}: only with --adapt")
+        names = changed_options(self)
+        if not self.adapt and names:
+            raise ConfigurationError(f"{', '.join(map(option, names))}: only with --adapt")
         if self.tokenized and self.characters:
             raise ConfigurationError("--tokenized leaves words as they are: leave out --characters")
         if self.priors and self.keep:

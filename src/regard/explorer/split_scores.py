@@ -59,7 +59,7 @@ class AttentionGraph:
 
         attention = model.get_submodule(path)
         with torch.no_grad(), ExitStack() as stack:
-            seen = stack.enter_context(watch(model, layers=[path], gradients=True))
+            attentions = stack.enter_context(watch(model, layers=[path], gradients=True))
             stack.callback(attention.register_forward_hook(leave).remove)
             for module in attention.modules():
                 stack.callback(module.register_forward_hook(_with_fixed_deviation).remove)
@@ -67,9 +67,9 @@ class AttentionGraph:
             stack.callback(hook.remove)
             with suppress(_Computed):
                 run()
-        if not inputs or not len(seen):
+        if not inputs or not len(attentions):
             raise DirectError("its input is not a vector for each token")
-        return cls(inputs[0], seen.parts(next(iter(seen))))
+        return cls(inputs[0], attentions.parts(next(iter(attentions))))
 
     @torch.enable_grad()
     def split(

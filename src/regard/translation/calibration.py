@@ -85,17 +85,17 @@ def held_out(
 def confidence_limit(
     confidences: Sequence[float],
     scores: Sequence[float],
-    most: float = 0.1,
+    share: float = 0.1,
     worse: float = 0.85,
 ) -> float | None:
     """The confidence at and below which translations are to be doubted; None where there are too few to tell.
 
-    Of the lines at or below it, at most the share `most` of all, the share `worse` or more have a score below the
+    Of the lines at or below it, at most the `share` of all, the share `worse` or more have a score below the
     median of all lines. It is the largest such limit.
     """
     if len(scores) < FEWEST_LINES:
         return None
-    order = np.argsort(confidences, kind="stable")[: int(most * len(scores))]
+    order = np.argsort(confidences, kind="stable")[: int(share * len(scores))]
     is_worse = np.array(scores)[order] < np.median(scores)
     shares = is_worse.cumsum() / np.arange(1, len(order) + 1)
     enough = np.flatnonzero(shares >= worse)

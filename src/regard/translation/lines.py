@@ -155,14 +155,14 @@ def _with_whole_terms(sentences: Sequence[Sentence], stand_ins: StandIns) -> lis
 
 def _divided(sentences: Sequence[Sentence], boundaries: Boundaries) -> list[Sentence]:
     """The last sentence of a line, where it has no final mark, divided into those that it may be."""
-    *before, last = sentences
-    if not last.text[-1:].isalnum():
+    *complete, ending = sentences
+    if not ending.text[-1:].isalnum():
         return list(sentences)
-    texts = boundaries.divided(last.text)
+    texts = boundaries.divided(ending.text)
     return [
-        *before,
+        *complete,
         *(Sentence("", text, " ") for text in texts[:-1]),
-        Sentence("", texts[-1], last.after),
+        Sentence("", texts[-1], ending.after),
     ]
 
 

@@ -250,10 +250,10 @@ class SentenceSearch:
         """For each token of each sentence's best hypothesis, the stored sentences that it came from."""
         if self.recall is None or not self.origins:
             return repeat([])
-        written = [hypotheses[0].tokens for hypotheses in best]
-        counts = [len(tokens) + 1 for tokens in written]
+        tokens_of_rows = [hypotheses[0].tokens for hypotheses in best]
+        counts = [len(tokens) + 1 for tokens in tokens_of_rows]
         spans = self.recall.similar(source, lengths, counts)
-        hidden, tokens = forced.states(self.model, source, lengths, written)
+        hidden, tokens = forced.states(self.model, source, lengths, tokens_of_rows)
         origins = iter(self.recall.origins(hidden, tokens, spans))
         return iter([list(islice(origins, count)) for count in counts])
 

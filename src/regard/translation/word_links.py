@@ -64,5 +64,5 @@ def align(
             attending = Translator.open(translator)
             text = text.attended(attending.model, attending.tokenizers)
         return list(text.aligned())
-    opened = Translator.open(model)
-    return Aligner.of(opened.run, opened.model, opened.tokenizers).align(word_pairs)
+    attending = Translator.open(model)
+    return Aligner.of(attending.run, attending.model, attending.tokenizers).align(word_pairs)

@@ -114,8 +114,8 @@ class KnownWords(Statistics, frozen=True):
         words = " ".join(dict.fromkeys([*self.rank, *sources.split()]))
         if not self.targets:  # of an earlier version, which tells no inventions
             return self._changed(words=words)
-        both = dict.fromkeys([*self.targets.split(), *targets.split()])
-        return self._changed(words=words, targets=" ".join(both))
+        targets_of_both = dict.fromkeys([*self.targets.split(), *targets.split()])
+        return self._changed(words=words, targets=" ".join(targets_of_both))
 
     def _changed(self, **fields: Any) -> Self:
         """These with other fields; a copy would keep what was computed from the old ones."""
@@ -195,11 +195,11 @@ class KnownWords(Statistics, frozen=True):
         """The words of a translation that neither the training text nor the source has."""
         if not self.targets:
             return []
-        written = set(map(str.lower, WORD.findall(source)))
+        source_words = set(map(str.lower, WORD.findall(source)))
         return [
             word
             for word in WORD.findall(text)
-            if word.lower() not in self._targets and word.lower() not in written
+            if word.lower() not in self._targets and word.lower() not in source_words
         ]
 
     @cached_property

@@ -219,14 +219,14 @@ class OfOutputs(Edit):
     def _of_some(self, weights: Tensor, numbers: Tensor, start: int) -> Tensor:
         return self.of(weights, start).index_select(-3, numbers)
 
-    def _recorded(self, seen: Seen, names: Sequence[str]) -> Tensor:
+    def _recorded(self, run: Seen, names: Sequence[str]) -> Tensor:
         """The outputs or the weights of another run."""
-        name = next((each for each in names if each in seen), None)
+        name = next((each for each in names if each in run), None)
         if name is None:
             raise WatchError(
-                f"the other run has no attention {names[0]!r}; it has {', '.join(seen)}"
+                f"the other run has no attention {names[0]!r}; it has {', '.join(run)}"
             )
-        return seen.readings(name).heads() if self.edits_outputs else seen[name].weights()
+        return run.readings(name).heads() if self.edits_outputs else run[name].weights()
 
 
 @dataclass(frozen=True, eq=False)

@@ -82,16 +82,19 @@ def output_gradients(
         )
     with torch.inference_mode(False), torch.enable_grad():
         try:
-            with watch(model, layers=layers, values=True) as seen:
+            with watch(model, layers=layers, values=True) as attentions:
                 with change(model, {"*": edits}):
                     output = inputs.without_inference().run(model)
                 value = of_entries(metric(output)).mean()
         except WatchError:
-            len(seen)  # where no attention was seen, this raises with the reasons
+            len(attentions)  # where no attention was seen, this raises with the reasons
             raise
-        paths = {name: seen.path(name) for name in seen if "#" not in seen.path(name)}
+        paths = {
+            name: attentions.path(name) for name in attentions if "#" not in attentions.path(name)
+        }
         if any(
-            len(shifts[path]) != 1 or len(seen.steps(name)) != 1 for name, path in paths.items()
+            len(shifts[path]) != 1 or len(attentions.steps(name)) != 1
+            for name, path in paths.items()
         ):
             raise WatchError('an attention runs more than once in a pass: use method="run"')
         if not value.requires_grad:
@@ -105,7 +108,7 @@ def output_gradients(
         name: torch.zeros_like(shift) if gradient is None else gradient
         for name, shift, gradient in zip(paths, tensors, gradients, strict=True)
     }
-    return OutputGradients(seen, by_name, float(value.detach()))
+    return OutputGradients(attentions, by_name, float(value.detach()))
 
 
 def of_entries(value: Any) -> Tensor:

@@ -41,9 +41,9 @@ class Implied(NamedTuple):
             yield positions
 
     def _of_positions(self) -> Mask | None:
-        before = None if self.window is None or self.keys <= self.window else self.window - 1
-        after = 0 if self.is_causal else before
-        return None if before is after is None else band(before, after, align="end")
+        backwards = None if self.window is None or self.keys <= self.window else self.window - 1
+        forwards = 0 if self.is_causal else backwards
+        return None if backwards is forwards is None else band(backwards, forwards, align="end")
 
     def _of_texts(self) -> Iterator[Mask]:
         if self.readable is not None:
@@ -88,8 +88,8 @@ def difference(
     call: CapturedCall, result: Float[Tensor, "entries queries heads d_value"], rows: list[int]
 ) -> float:
     """The largest distance of a reading of these queries from that of the result, over its norm."""
-    chosen = Selection(rows=rows, values=True, dtype=torch.float32)
-    expected = call.selected(chosen).reading()
+    selection = Selection(rows=rows, values=True, dtype=torch.float32)
+    expected = call.selected(selection).reading()
     computed = result.detach()[:, rows].transpose(1, 2).to(expected)
     if computed.shape != expected.shape:
         return torch.inf

@@ -157,9 +157,9 @@ class Rollout:
 
 
 def _rollout(model: nn.Module, inputs: ModelInputs, query: int, layers: Layers) -> Rollout:
-    with torch.no_grad(), watch(model, layers=layers) as seen:
+    with torch.no_grad(), watch(model, layers=layers) as attentions:
         inputs.run(model)
-    matrix = rollout({name: seen[name] for name in seen})
+    matrix = rollout({name: attentions[name] for name in attentions})
     if matrix is None or not -matrix.shape[-2] <= query < matrix.shape[-2]:
         raise WatchError(
             f"target is {query}: the attentions have {0 if matrix is None else matrix.shape[-2]} queries"

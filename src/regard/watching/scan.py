@@ -52,18 +52,18 @@ class Scan:
     @torch.no_grad()
     def prepare(self) -> None:
         """Run the model without edits: the metric, the units, and how many of them go into a batch."""
-        with watch(self.model, layers=self.layers, values=True) as seen:
+        with watch(self.model, layers=self.layers, values=True) as run:
             self._pass()
-        attentions = attentions_of(seen)
+        attentions = attentions_of(run)
         self._of_outputs = isinstance(self.edit, Edit) and (
             self.edit.edits_outputs
             or (
                 self.edit.is_of_readings
                 and self.of != "keys"
-                and all(seen.parts(each.name).value is not None for each in attentions)
+                and all(run.parts(each.name).value is not None for each in attentions)
             )
         )
-        del seen  # its queries, keys and values are not needed any more
+        del run  # its queries, keys and values are not needed any more
         self.units = units_of(attentions, self.of)
         self._paths = [each.path for each in attentions]
         self._blocks = Blocks(self.model, self._paths)

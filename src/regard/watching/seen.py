@@ -20,7 +20,7 @@ from regard.watching.readings import Readings, readings
 from regard.watching.records import AttentionRecord, Recording, storages
 from regard.watching.shown import Tokens, shown
 from regard.watching.table import HeadTable, Measure, Subject, extent_of, html, of_tower, table
-from regard.watching.unembedding import written
+from regard.watching.unembedding import token_writes
 
 # Of the explorer, which is a higher package and needed when it is called alone.
 SCENES, PAGE, NOTEBOOK = (f"regard.explorer.{name}" for name in ("scenes", "page", "notebook"))
@@ -295,7 +295,7 @@ class Seen(Mapping[str, Look]):
         extent = extent_of(subject)
         is_whole = subject.look.shape[-2] == subject.look.shape[-1]
         counts = extent.rows[:, 0] if extent is not None and is_whole else None
-        return written(self.readings(subject.name), unembedding, ids.keys, counts)
+        return token_writes(self.readings(subject.name), unembedding, ids.keys, counts)
 
     def _captioned(
         self, record: AttentionRecord, call: CapturedCall, heads: tuple[int, ...] | None

@@ -124,12 +124,12 @@ class HeadTable:
 
     @property
     def _columns(self) -> list[str]:
-        shown = [
+        optional = [
             name
             for name in OPTIONAL
             if any(getattr(head, name) == getattr(head, name) for head in self.heads)
         ]
-        return [*COLUMNS, *shown]
+        return [*COLUMNS, *optional]
 
     @property
     def _header(self) -> list[str]:
@@ -152,7 +152,7 @@ def table(
     subjects: Iterable[Subject],
     tokens: Tensor | None = None,
     measure: Measure | None = None,
-    written: Callable[[Subject, TokenIds], Tensor | None] | None = None,
+    writes_of: Callable[[Subject, TokenIds], Tensor | None] | None = None,
 ) -> HeadTable:
     """The table of heads of these attentions; arguments as for `Seen.table`, and the measure of what heads write."""
     rows = []
@@ -166,7 +166,7 @@ def table(
             read,
             extent=extent_of(subject),
         )
-        writes = None if written is None or read is None else written(subject, read)
+        writes = None if writes_of is None or read is None else writes_of(subject, read)
         if writes is not None:
             measured["writes"] = writes
         if measure is not None:

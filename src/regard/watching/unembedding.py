@@ -69,7 +69,7 @@ class LastLayers:
 
 
 @torch.no_grad()
-def written(
+def token_writes(
     readings: Readings,
     unembedding: Unembedding,
     tokens: Int[Tensor, "entries keys"],

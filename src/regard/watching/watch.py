@@ -138,9 +138,9 @@ class Watch(Observer):
         self._last_layers = LastLayers() if selection.values else None
 
     def __enter__(self) -> Seen:
-        seen = Seen(self._recording)
+        attentions = Seen(self._recording)
         begin(self)
-        return seen
+        return attentions
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         end(self)

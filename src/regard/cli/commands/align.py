@@ -102,8 +102,8 @@ def _aligned(
             yield from ours
             continue
         theirs = backward.align([(target, source) for source, target in chunk])
-        for one, other in zip(ours, theirs, strict=True):
-            yield replace(one, links=grow_diagonal(one.links, flipped(other.links)))
+        for aligned, reverse in zip(ours, theirs, strict=True):
+            yield replace(aligned, links=grow_diagonal(aligned.links, flipped(reverse.links)))
 
 
 def _print(

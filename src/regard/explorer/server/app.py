@@ -60,11 +60,11 @@ class Explorer:
         self.scene, self.gold, self.opening = scene, gold, opening
         self.prompts = Prompts(languages, self.models, self.runs, self.work)
 
-    def add(self, opened: Opened) -> None:
+    def add(self, subject: Opened) -> None:
         """Show a model that was opened."""
-        if opened.language is not None:
-            self.prompts.languages[opened.language.name] = opened.language
-        self.scene = opened.scene or self.scene
+        if subject.language is not None:
+            self.prompts.languages[subject.language.name] = subject.language
+        self.scene = subject.scene or self.scene
 
     async def page(self, request: Request) -> Response:
         if self.opening is not None and not self.opening.done:

@@ -101,8 +101,8 @@ class Run:
         """The picture of a head, computed once."""
         at = (attention.name, head, exact)
         if at not in self._pictures and not exact and head >= 0:
-            for number, drawn in enumerate(contract.pictures(attention) or ()):
-                self._pictures[attention.name, number, False] = drawn
+            for number, picture in enumerate(contract.pictures(attention) or ()):
+                self._pictures[attention.name, number, False] = picture
         if at not in self._pictures:
             self._pictures[at] = contract.picture(attention, head, exact)
         return self._pictures[at]

@@ -59,15 +59,15 @@ class Progress(NamedTuple):
 
     def continued(self) -> set[int]:
         """The tokens that a constraint continues with, or begins with where none is incomplete."""
-        size, others = len(self.matched), list(self.missing)
+        size, constraints = len(self.matched), list(self.missing)
         tokens = {
             each.tokens[size]
-            for each in others
+            for each in constraints
             if each.tokens[:size] == self.matched and len(each.tokens) > size
         }
         if self.complete is not None:
-            others.remove(self.complete)
-            tokens.update(each.tokens[0] for each in others)
+            constraints.remove(self.complete)
+            tokens.update(each.tokens[0] for each in constraints)
         return tokens
 
     def followed_by(self, token: int) -> Progress:

@@ -111,8 +111,8 @@ def bounds(search: Search, lengths: Lengths, positions: int | None = None) -> Le
     tensor([ 18, 256])
     """
     allowed = (lengths * search.length_ratio).ceil().long() + search.length_margin
-    most = search.max_length if positions is None else min(search.max_length, positions - 1)
-    return allowed.clamp(max=most)
+    largest = search.max_length if positions is None else min(search.max_length, positions - 1)
+    return allowed.clamp(max=largest)
 
 
 def best_words(

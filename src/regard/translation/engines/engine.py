@@ -79,8 +79,8 @@ class SearchEngine:
 
     def step_hidden(self, words: Words, state: State) -> tuple[Tensor, Logits, State]:
         """A step with the output layer's input, of a model that has one; both are valid until the next step."""
-        hidden, after = self.model.advance(words, state)
-        return hidden, self.model.logits(hidden), after
+        hidden, state = self.model.advance(words, state)
+        return hidden, self.model.logits(hidden), state
 
 
 class CompiledEngine(SearchEngine):

@@ -156,25 +156,25 @@ def tidied(pieces: Sequence[Piece]) -> list[Piece]:
     """The pieces of text in one where they are neighbours, each run of white space as one space."""
     return [
         Piece(" ".join(f".{text}.".split())[1:-1]) if role == "text" else Piece(text, role)
-        for text, role in _joined(pieces)
+        for text, role in _merged(pieces)
     ]
 
 
 def spaces_apart(pieces: Sequence[Piece]) -> list[Piece]:
     """The pieces with each white space that is no single space between words as a code, which stays as it is."""
-    joined, answer = _joined(pieces), list[Piece]()
-    for place, piece in enumerate(joined):
+    merged, answer = _merged(pieces), list[Piece]()
+    for place, piece in enumerate(merged):
         if piece.role != "text":
             answer.append(piece)
             continue
-        edges = r"|\A\s" * (place == 0) + r"|\s\Z" * (place == len(joined) - 1)
+        edges = r"|\A\s" * (place == 0) + r"|\s\Z" * (place == len(merged) - 1)
         for number, text in enumerate(re.split(rf"(\s{{2,}}|[^\S ]{edges})", piece.text)):
             if text:
                 answer.append(Piece(text, "alone" if number % 2 else "text"))
     return answer
 
 
-def _joined(pieces: Sequence[Piece]) -> list[Piece]:
+def _merged(pieces: Sequence[Piece]) -> list[Piece]:
     neighbours = list[Piece]()
     for piece in pieces:
         if neighbours and piece.role == neighbours[-1].role == "text":

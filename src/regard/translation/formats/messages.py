@@ -150,8 +150,8 @@ def _in_place(source: str, supply: Iterator[str]) -> Iterator[str]:
     for line in source.split("\n"):
         if _has_letters(line):
             text = line.strip()
-            before, _, after = line.partition(text)
-            line = before + next(supply) + after
+            head, _, tail = line.partition(text)
+            line = head + next(supply) + tail
         yield line
 
 

@@ -257,9 +257,9 @@ def sweep(
                 weights[i] = factors[i] * (counts.pairs[pair] + pseudo.pairs[pair])
             if stage >= JUMPS:
                 for i in range(length):
-                    before = counts.jumps[_bin(i - previous, counts.jumps)] + pseudo.jumps
-                    after = counts.jumps[_bin(following - i, counts.jumps)] + pseudo.jumps
-                    weights[i] *= before * after
+                    arriving = counts.jumps[_bin(i - previous, counts.jumps)] + pseudo.jumps
+                    leaving = counts.jumps[_bin(following - i, counts.jumps)] + pseudo.jumps
+                    weights[i] *= arriving * leaving
             total = 0.0
             for i in range(length):
                 total += weights[i]

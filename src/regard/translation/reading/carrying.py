@@ -98,7 +98,7 @@ class Carrier:
         marked = [row for row, sentence in enumerate(sentences) if STAND_IN.search(sentence)]
         if not marked:
             return self.translator.translate(sentences, search, prefixes)
-        chosen: dict[int, tuple[Bare, Translation]] = {}
+        answers_of_rows: dict[int, tuple[Bare, Translation]] = {}
         attempts = dict.fromkeys(range(len(sentences)), 0)
         while attempts:
             bare = [
@@ -112,19 +112,19 @@ class Carrier:
             )
             for row, reading, answer in zip(attempts, bare, answers, strict=True):
                 if reading.carried_by(answer) and (
-                    row not in chosen or clearer(answer, chosen[row][1], _WITHOUT)
+                    row not in answers_of_rows or clearer(answer, answers_of_rows[row][1], _WITHOUT)
                 ):
-                    chosen[row] = reading, answer
+                    answers_of_rows[row] = reading, answer
             # Without its spans a sentence may be clearer than with words in their places.
             attempts = {
-                row: _ATTEMPTS if row in chosen else attempt + 1
+                row: _ATTEMPTS if row in answers_of_rows else attempt + 1
                 for row, attempt in attempts.items()
                 if attempt < _ATTEMPTS
-                and (row not in chosen or CARRIED.search(chosen[row][0].sentence))
+                and (row not in answers_of_rows or CARRIED.search(answers_of_rows[row][0].sentence))
             }
         if search.constraints and not search.sampling and search.beam > 1:
-            chosen |= self._constrained(chosen, search)
-        return self._restored([chosen[row] for row in range(len(sentences))])
+            answers_of_rows |= self._constrained(answers_of_rows, search)
+        return self._restored([answers_of_rows[row] for row in range(len(sentences))])
 
     def _constrained(
         self, answers: Mapping[int, tuple[Bare, Translation]], search: Search
@@ -192,7 +192,7 @@ class Carrier:
 def as_bare(
     sentence: str,
     spans: Mapping[str, StandIn],
-    known: KnownWords | None,
+    vocabulary: KnownWords | None,
     attempt: int = 0,
 ) -> Bare:
     """A sentence with words in the places of its stand-ins: in other attempts, other ones."""
@@ -200,7 +200,7 @@ def as_bare(
     words: dict[str, tuple[str, int]] = {}
     occupied = set(re.findall(r"\w+", sentence)) if counts else set()
     for stand_in, count in counts.items():
-        free = [word for word in _pool(spans[stand_in], known) if word not in occupied]
+        free = [word for word in _pool(spans[stand_in], vocabulary) if word not in occupied]
         if attempt < min(_ATTEMPTS, len(free)):
             words[stand_in] = free[attempt], count
             occupied.add(free[attempt])
@@ -214,10 +214,10 @@ def as_bare(
     return Bare(sentence, replaced(sentence, changes), changes, words)
 
 
-def _pool(span: StandIn, known: KnownWords | None) -> Sequence[str]:
-    if known is None:
+def _pool(span: StandIn, vocabulary: KnownWords | None) -> Sequence[str]:
+    if vocabulary is None:
         return ()
-    return COUNTS if span.reason == "number" else known.names
+    return COUNTS if span.reason == "number" else vocabulary.names
 
 
 def _put_back(

@@ -150,9 +150,9 @@ class _Placement:
                 open_pairs.pop()
             _, low, high, claimed, outer = open_pairs[-1]
             words = range(bisect(self.cores, start), bisect(self.cores, stop))
-            if written := self._written(start, low, high, claimed):
-                offsets[start], offsets[stop] = written.span()
-                begin, end = self._words_of(written)
+            if match := self._written(start, low, high, claimed):
+                offsets[start], offsets[stop] = match.span()
+                begin, end = self._words_of(match)
                 claimed.update(range(begin, end))
                 open_pairs.append((stop, begin, end, set(), words))
                 continue

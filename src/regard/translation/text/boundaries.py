@@ -43,9 +43,9 @@ class Boundaries(BaseModel):
         if len(sentences) < _FEWEST:
             return None
         random = Random(1)
-        drawn = random.sample(sentences, min(len(sentences), _MOST_SENTENCES))
+        sample = random.sample(sentences, min(len(sentences), _MOST_SENTENCES))
         words, ends = list[str](), list[bool]()
-        for sentence in drawn:
+        for sentence in sample:
             sentence_words = _words(sentence)
             words += sentence_words
             ends += [False] * (len(sentence_words) - 1) + [True] * bool(sentence_words)
@@ -100,15 +100,16 @@ def _features(words: Sequence[str]) -> Iterator[list[int]]:
     bare = ["", *(word.strip(_MARKS) for word in words), ""]
     endings = [word[-3:] for word in bare]
     for place in range(1, len(words)):
-        far, left, right, beyond = bare[place - 1 : place + 3]
+        far, previous, word, beyond = bare[place - 1 : place + 3]
         end, begin = endings[place : place + 2]
         marks = (
             words[place - 1][len(words[place - 1].rstrip(_MARKS)) :],
             words[place][:1].strip("abcdefghijklmnopqrstuvwxyz"),
         )
         names = (
-            *(left, right, f"{left} {right}", f"{far} {left}", f"{right} {beyond}", far, beyond),
-            *(end, begin, f"{end} {begin}", f"{left} {begin}", f"{end} {right}"),
+            *(previous, word, f"{previous} {word}", f"{far} {previous}", f"{word} {beyond}"),
+            *(far, beyond),
+            *(end, begin, f"{end} {begin}", f"{previous} {begin}", f"{end} {word}"),
             *(
                 f"{marks[0]} {marks[1][:1] if not marks[1].isalnum() else ''}",
                 f"{endings[place - 1]} {end}",

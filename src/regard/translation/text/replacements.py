@@ -52,9 +52,9 @@ def moved_words(text: str, changes: Sequence[Replacement]) -> list[range]:
     images = list[tuple[int, int]]()  # where each character is in the new text
     size = 0
     for change in [*changes, Replacement(len(text), len(text), "")]:
-        kept = change.start - len(images)
-        images += ((place, place + 1) for place in range(size, size + kept))
-        size += kept
+        unchanged = change.start - len(images)
+        images += ((place, place + 1) for place in range(size, size + unchanged))
+        size += unchanged
         images += [(size, size + len(change.text))] * (change.stop - change.start)
         size += len(change.text)
     new_words = word_spans(replaced(text, changes))

@@ -212,12 +212,12 @@ class Trainer:
 
     def _score_again(self, progress: Progress) -> None:
         """Score the best checkpoints anew where a validation has more or fewer sentences than before."""
-        before, sentences = progress.validation_sentences, len(self.validation.pairs)
+        earlier, sentences = progress.validation_sentences, len(self.validation.pairs)
         progress.validation_sentences = sentences
-        if before in (0, sentences) or not progress.best:
+        if earlier in (0, sentences) or not progress.best:
             return
         self.observer.note(
-            f"validations have {sentences} sentences, {before} before: the best checkpoints are scored again"
+            f"validations have {sentences} sentences, {earlier} before: the best checkpoints are scored again"
         )
         if self.processes.is_first:
             folders = dict(self.run.checkpoints())
