@@ -1,10 +1,12 @@
-"""Readings of a folder by the compiled loops are those of float64, for few queries in a large memory."""
+"""Readings of a folder and searches by the compiled loops are those of float64, in a large memory."""
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from regard.attention.shapes import ShapeError
-from regard.memory import Memory, one_pass, stored
+from regard.memory import Memory, one_pass
 from regard.memory import vectors as vector_files
 from regard.normalisers import Softmax
 from regard.scores import Additive, Cosine, Dot, General, ScaledDot, SoftCap
@@ -17,7 +19,7 @@ def calls(monkeypatch):
     """How often the loops were called; blocks are small, and no memory is too small."""
     calls, part_of = [], one_pass.part_of
     monkeypatch.setattr(vector_files, "BLOCK", 64 * WIDTH * 4)
-    monkeypatch.setattr(stored, "SMALL", 0)
+    monkeypatch.setattr("regard.memory.memory.SMALL", 0)
     monkeypatch.setattr(one_pass, "part_of", lambda *a: calls.append(1) or part_of(*a))
     return calls
 
@@ -119,3 +121,114 @@ def test_readings_that_torch_computes(tmp_path, calls, score, query):
         wide.write(memory.keys, memory.values)
         torch.testing.assert_close(reading, wide.read(query), equal_nan=True)
     assert not calls
+
+
+@pytest.fixture
+def searches(monkeypatch):
+    """How often a search was served by the loops; blocks are small."""
+    answers, best_of = [], one_pass.best_of
+    monkeypatch.setattr(one_pass, "block_rows", lambda queries: 37)
+    monkeypatch.setattr(one_pass, "best_of", lambda *a: answers.append(best_of(*a)) or answers[-1])
+    return answers
+
+
+def expected(memory, query, k, live=None):
+    """The best weights of a search in float64; of equal scores the first."""
+    scores = memory.score or ScaledDot()
+    scores = scores(query.double(), memory.keys.double()) / memory.normaliser.temperature
+    if live is not None:
+        scores[:, ~live] = -torch.inf
+    weights, places = scores.softmax(-1).sort(dim=-1, descending=True, stable=True)
+    return weights[:, :k], places[:, :k]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "score", [ScaledDot(), Dot(), Cosine(20.0), General(WIDTH, WIDTH).double()], ids=str
+)
+@pytest.mark.parametrize("queries", [1, 3, one_pass.FEW + 4])
+@torch.no_grad()
+def test_a_search_is_exact(tmp_path, searches, score, dtype, queries):
+    memory = folder(tmp_path, score, dtype, Softmax(0.7))
+    in_ram = Memory(score=score, normaliser=Softmax(0.7))
+    in_ram.write(memory.keys)
+    query = torch.randn(queries, WIDTH, generator=torch.Generator().manual_seed(1)) / 2
+    more, live = torch.randn(50, WIDTH).to(dtype), torch.ones(ROWS + 50, dtype=torch.bool)
+
+    def check(store, live=None):
+        result = store.find(query, 9)
+        weights, places = expected(store, query, 9, live)
+        torch.testing.assert_close(result.weights, weights.float(), rtol=1e-5, atol=1e-7)
+        assert torch.equal(result.positions, places)
+
+    with memory:
+        for store in (memory, in_ram):
+            check(store)
+            store.write(more, *([torch.randn(50, 5).to(dtype)] if store is memory else []))
+            check(store)
+        memory.delete(places := memory.find(query[:1], 2).positions.flatten())
+        live[places] = False
+        check(memory, live)
+    assert len(searches) == 6
+    assert None not in searches
+
+
+@given(st.data())
+@torch.no_grad()
+def test_equal_keys_come_in_their_order(data):
+    """Small whole numbers: scores are exact, and many keys are equal or zero."""
+    rows, width, queries = (data.draw(st.integers(1, most)) for most in (90, 9, 7))
+    k, seed = data.draw(st.integers(1, 12)), data.draw(st.integers(0, 999))
+    generator = torch.Generator().manual_seed(seed)
+    memory = Memory(score=Dot(), normaliser=Softmax())
+    memory.write(torch.randint(-1, 2, (rows, width), generator=generator).float())
+    query = torch.randint(-2, 3, (2, queries, width), generator=generator).float()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("regard.memory.memory.SMALL", 0)
+        patch.setattr(one_pass, "block_rows", lambda queries: 16)
+        result = memory.find(query, k)
+    weights, places = expected(memory, query.flatten(0, 1), k)
+    assert torch.equal(result.positions.flatten(0, 1), places)
+    torch.testing.assert_close(result.weights.flatten(0, 1), weights.float())
+
+
+@torch.no_grad()
+def test_equal_keys_have_equal_scores_wherever_they_stand(searches):
+    """A matrix product sums in another order at the end of a block."""
+    key, query = torch.randn(1, 129), torch.randn(8, 129)
+    memory = Memory(score=Cosine(20.0))
+    memory.write(torch.cat([key.expand(101, -1), -query]))
+    assert memory.find(key.expand(8, -1), 60).positions.tolist() == [list(range(60))] * 8
+    assert len(searches) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda memory: memory.keys.fill_(torch.nan),
+        lambda memory: memory.keys.fill_(torch.inf),
+        lambda memory: memory.keys.mul_(3e38),
+        lambda memory: memory.double(),
+    ],
+    ids=["not a number", "infinite", "overflow", "float64"],
+)
+def test_searches_that_torch_computes(searches, change):
+    memory = Memory()
+    memory.write(torch.randn(40, 6))
+    with torch.no_grad():
+        change(memory)
+        query = torch.ones(1, 6, dtype=memory.keys.dtype)
+        weights = memory.find(query, 3).weights
+        torch.testing.assert_close(
+            weights, memory.look(query).top(3)[0], equal_nan=True, check_dtype=False
+        )
+    assert not any(searches)
+
+
+def test_a_search_with_gradients_and_one_for_many_entries_are_of_torch(searches):
+    memory = Memory(trainable="keys")
+    memory.write(torch.randn(100, 6))
+    assert memory.find(torch.ones(1, 6)).weights.requires_grad
+    with torch.no_grad():
+        assert memory.find(torch.ones(1, 6), 100).weights.sum().allclose(torch.tensor(1.0))
+    assert not searches

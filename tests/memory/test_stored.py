@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from regard import masks
 from regard.memory import CharacterNgrams, EmptyMemoryError, Memory, MemoryFileError, StoredMemory
 from regard.memory import vectors as vector_files
 from regard.memory.stored_entries import StoredEntries
@@ -196,6 +197,28 @@ def test_folders_that_are_no_memories_are_refused(tmp_path):
         (tmp_path / "m" / "current").write_bytes(content)
         with pytest.raises(MemoryFileError, match=message):
             Memory.open(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [masks.band(2, 90), masks.causal(align="end"), masks.padding(torch.tensor(70))],
+    ids=["band", "causal", "padding"],
+)
+@pytest.mark.parametrize("normaliser", ["softmax", "hard"])
+@torch.no_grad()
+def test_masks_of_the_package_count_positions(tmp_path, mask, normaliser):
+    memory, queries = in_ram(normaliser=normaliser), torch.randn(ROWS, WIDTH)
+    with stored(tmp_path / "m", memory, normaliser=normaliser) as disk:
+        torch.testing.assert_close(disk.read(queries, mask=mask), memory.read(queries, mask=mask))
+        torch.testing.assert_close(
+            disk.look(queries, mask=mask).entropy(), memory.look(queries, mask=mask).entropy()
+        )
+        disk.delete(3)
+        live = torch.arange(ROWS) != 3
+        readable = masks.as_mask(mask).dense((), ROWS, ROWS) & live
+        torch.testing.assert_close(
+            disk.read(queries, mask=mask), memory.read(queries, mask=readable)
+        )
 
 
 @pytest.mark.parametrize("normaliser", ["softmax", Softmax(0.3), "hard", "sparsemax"])

@@ -197,6 +197,11 @@ class Entries(nn.Module):
         return len(self)
 
     @property
+    def nbytes(self) -> int:
+        """The bytes of keys and values."""
+        return sum(each.nbytes for each in (self.key, self.value) if each is not None)
+
+    @property
     def like(self) -> Tensor | None:
         """A tensor of the precision, and on the device, of the keys; None before the first write."""
         return self.key

@@ -11,6 +11,7 @@ from itertools import islice
 from math import prod
 from typing import Any, ClassVar, overload
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -27,7 +28,8 @@ from regard.attention.scores import Cosine, ScaledDot, ScoreLike, build
 from regard.attention.scores.prepare import is_pairwise
 from regard.attention.shapes import ShapeError, check_plane
 from regard.attention.torch_names import answers
-from regard.memory.bounded import BoundedReading, Source, read_bounded
+from regard.memory import one_pass
+from regard.memory.bounded import SMALL, BoundedReading, Linear, Source, read_bounded
 from regard.memory.entries import Entries, Trainable
 from regard.memory.file import Contents, read_memory, write_memory
 from regard.memory.found import EmptyMemoryError, Found
@@ -42,12 +44,13 @@ from regard.memory.objects import (
     short,
     strings,
 )
-from regard.memory.searching import FEWEST, block_rows, search
+from regard.memory.one_pass import Span
 
 Strings = str | Sequence[str]
 EMPTY = "the memory is empty: write entries before looking one up"
 SHOWN = 4  # entries that a repr lists
-ROOM = 1 << 24  # scores that a search holds at a time
+ROOM = 1 << 24  # scores that a search by torch holds at a time
+TOGETHER = 1 << 12  # queries that take one pass
 FINAL = "write the entries to keep, those of items(), into a new memory"
 ABSENT = {  # advice for the methods of a dict that are absent
     **dict.fromkeys(("pop", "popitem", "clear"), f"nothing is deleted: {FINAL}"),
@@ -429,12 +432,13 @@ class Memory(nn.Module):
 
     def _readable(self, query: Tensor, mask: Any) -> Tensor | None:
         """The mask as booleans that broadcast to (*batch, queries, entries)."""
+        rows = self.entries.rows
         if isinstance(mask, Tensor):
             check_boolean(mask)
-            check_plane("mask", mask.shape, query.shape[-2], len(self))
+            check_plane("mask", mask.shape, query.shape[-2], rows)
         if mask is None or isinstance(mask, Tensor):
             return mask
-        return as_mask(mask).dense(query.shape[:-2], query.shape[-2], len(self), query.device)
+        return as_mask(mask).dense(query.shape[:-2], query.shape[-2], rows, query.device)
 
     def look(
         self, queries: Float[Tensor, "*batch queries d_key"] | Strings, *, mask: Any = None
@@ -488,9 +492,10 @@ class Memory(nn.Module):
             weights = vectors.new_zeros((*vectors.shape[:-1], 0))
             positions = weights.long()
         else:
-            height = max(1, ROOM // max(1, self._searched_at_once() * prod(vectors.shape[:-2])))
-            best = [self._search(rows, k) for rows in vectors.split(height, dim=-2)]
-            weights, positions = (torch.cat(each, dim=-2) for each in zip(*best, strict=True))
+            batch = max(1, prod(vectors.shape[:-2]))
+            weights, positions = _in_portions(
+                lambda rows: self._search(rows, min(k, len(self))), vectors, TOGETHER // batch
+            )
         if alone:
             weights, positions = weights[..., 0, :], positions[..., 0, :]
         payloads = self.entries.payloads
@@ -498,34 +503,54 @@ class Memory(nn.Module):
             weights, self._at(positions, payloads.__getitem__ if payloads else _none), positions
         )
 
-    def _searched_at_once(self) -> int:
-        """The entries whose scores a search holds together."""
-        return FEWEST if self._in_blocks() else len(self)
-
-    def _in_blocks(self) -> bool:
-        """Whether a search can go block by block: the scores of a block are the same without the others."""
-        normaliser, keys = as_normaliser(self.normaliser or "softmax"), self.keys
-        return (
-            keys is not None
-            and keys.dim() == 2
-            and type(normaliser) is Softmax
-            and normaliser.temperature == 1
-            and is_pairwise(self.score or ScaledDot())
+    def _search(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The largest weights of each query, and where they stand: by compiled loops, or by torch."""
+        if k <= one_pass.MOST and (form := self._form(queries)) is not None:
+            answer = one_pass.best_of(form, self._key_blocks(form), k, self._live())
+            if answer is not None:
+                weights, positions = (rows.unflatten(0, queries.shape[:-1]) for rows in answer)
+                return weights, positions
+        scores = self._scored_at_once() * prod(queries.shape[:-2])
+        return _in_portions(
+            lambda rows: self._search_by_torch(rows, k), queries, ROOM // max(1, scores)
         )
 
-    def _search(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The largest weights of each query, and where they stand."""
+    def _form(self, query: Tensor) -> Linear | None:
+        """The scores as compiled loops read them; None where they do not, or the memory is small."""
+        if self.entries.nbytes < SMALL or self._is_traced(query):
+            return None
         keys, options = self._prepared()
-        height = block_rows(prod(queries.shape[:-1]))
-        if height < len(self) and self._in_blocks():
-            score, wide = options["score"], widen(queries)
-            blocks = (
-                (place * height, rows, widen(score(wide, widen(rows))))
-                for place, rows in enumerate(keys.split(height))
-            )
-            return search(queries, blocks, k)
+        normaliser = as_normaliser(self.normaliser or "softmax")
+        return one_pass.form_of(options["score"], query, keys, normaliser)
+
+    def _is_traced(self, query: Tensor) -> bool:
+        """Whether a reading of this query has gradients."""
+        if not torch.is_grad_enabled():
+            return False
+        return any(each.requires_grad for each in (query, *self.buffers(), *self.parameters()))
+
+    def _key_blocks(self, form: Linear) -> Iterator[tuple[Span, np.ndarray]]:
+        """The rows of each block and its keys, as compiled loops read them."""
+        from regard.memory.row_loops import rows_of  # with the compiler
+
+        keys, rows = self._prepared()[0].detach(), one_pass.block_rows(len(form.query))
+        for start, block in zip(range(0, len(keys), rows), keys.split(rows), strict=True):
+            yield (start, start + len(block)), rows_of(block)
+
+    def _live(self) -> Tensor | None:
+        """Which positions hold an entry; None for all."""
+        return None
+
+    def _scored_at_once(self) -> int:
+        """The entries whose scores a search by torch holds together."""
+        return len(self)
+
+    def _search_by_torch(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        keys, options = self._prepared()
         scores = widen(options["score"](widen(queries), widen(keys)))
-        return self._best(level_best(scores, queries, keys), k)
+        if is_pairwise(self.score or ScaledDot()):
+            scores = level_best(scores, queries, keys)
+        return self._best(scores, k)
 
     def _best(
         self, scores: Tensor, k: int, readable: Tensor | None = None
@@ -693,6 +718,15 @@ def with_batch_axes(query: Tensor, mask: Any) -> Tensor:
         return query
     batch = torch.broadcast_shapes(query.shape[:-2], mask.shape[:-2])
     return query.expand(*batch, *query.shape[-2:])
+
+
+def _in_portions(
+    search: Callable[[Tensor], tuple[Tensor, Tensor]], queries: Tensor, count: int
+) -> tuple[Tensor, Tensor]:
+    """The answers of a search to so many queries at a time."""
+    answers = [search(rows) for rows in queries.split(max(1, count), dim=-2)]
+    weights, positions = (torch.cat(each, dim=-2) for each in zip(*answers, strict=True))
+    return weights, positions
 
 
 def _none(place: int) -> None:

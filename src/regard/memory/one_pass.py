@@ -1,72 +1,132 @@
-"""Readings of few queries by compiled loops, which take keys and values from the caches once."""
+"""Readings and searches by compiled loops, which take keys and values from memory once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from regard.attention.normalisers import Softmax
 from regard.attention.parts import Part
+from regard.attention.scores import Score
+from regard.attention.scores.score import SHORTEST
+from regard.loops.availability import are_compiled, has_numbers
 from regard.memory.bounded import Linear
 
 FEW = 4  # queries; a matrix product of more takes less time
+SCORES = 1 << 17  # that a search holds: they stay in the caches
+MOST = 64  # entries that a search keeps in their order
+
+Span = tuple[int, int]  # the first row of a block, and the one after its last
 
 
-def serves(form: Linear | None) -> bool:
-    """Whether the loops compute a softmax of these scores, and in less time than torch."""
-    if form is None or form.cap or len(form.query) > FEW:
-        return False
-    return bool(torch.isfinite(form.query).all())
+def form_of(score: Score, query: Tensor, key: Tensor, normaliser: Any) -> Linear | None:
+    """The scores of queries as the loops compute them; None where these do not serve.
+
+    Args:
+        score: theirs with keys.
+        query: (*batch, queries, width).
+        key: the keys, or some of their precision and width.
+        normaliser: scores to weights.
+    """
+    is_served = type(normaliser) is Softmax and key.dim() == 2 and are_compiled()
+    if not is_served or torch.float64 in (query.dtype, key.dtype):
+        return None
+    if not (has_numbers(query) and has_numbers(key)):
+        return None
+    rows = query.detach().double().flatten(0, -2)
+    form = Linear.of(score, rows, key.shape[-1], normaliser.temperature)
+    return None if form is None or form.cap or not form.query.isfinite().all() else form
+
+
+def block_rows(queries: int) -> int:
+    """How many entries are compared together with so many queries."""
+    return max(1024, SCORES // max(FEW, queries))
 
 
 def part_of(
     form: Linear,
-    blocks: Iterable[tuple[tuple[int, int], Tensor, Tensor]],
+    blocks: Iterable[tuple[Span, np.ndarray, np.ndarray]],
     d_value: int,
     readable: Tensor | None,
 ) -> Part:
-    """The part of all blocks in the reading.
+    """The part of all blocks in the reading of few queries.
 
     Args:
         form: the scores.
-        blocks: the rows of each, its keys and its values, which are float32 or float16.
+        blocks: the rows of each, its keys and its values, as `row_loops` reads them.
         d_value: the width of the values.
         readable: (queries or 1, entries) which may be read; None for all.
     """
-    from regard.memory.reading_loops import HALVES_ARE_READ, TILE, fold, fold_halves  # and numba
+    from regard.memory.reading_loops import TILE, fold  # and numba
 
-    queries = (form.query / form.temperature).float().contiguous().numpy()
-    count, width = queries.shape
+    queries = _queries(form)
+    count = len(queries)
     if readable is not None:
         readable = readable.expand(count, -1).view(
             torch.uint8
         )  # numba is slow to recognise booleans
-    sums, blend = np.zeros((count, 2)), np.zeros((count, d_value))
-    sums[:, 0], everything = -np.inf, np.empty(0, np.uint8)
-    room, *wide = (
-        np.zeros(shape, np.float32) for shape in (TILE + d_value, (TILE, width), (TILE, d_value))
-    )
-    for span, key, value in blocks:
-        is_half = key.dtype == value.dtype == torch.float16 and HALVES_ARE_READ
-        numbers = _bits if is_half else _floats
-        keys = numbers(key)
-        values = numbers(value) if value is not key else keys[:0] if is_half else keys
+    sums, blend = _sums(count), np.zeros((count, d_value))
+    room, everything = np.zeros(TILE + d_value, np.float32), np.empty(0, np.uint8)
+    for span, keys, values in blocks:
         for row, query in enumerate(queries):
             marks = everything if readable is None else readable[row, slice(*span)].numpy()
-            arguments = query, form.by_length, keys, values, marks, sums[row], blend[row], room
-            if is_half:
-                fold_halves(*arguments, *wide)
-            else:
-                fold(*arguments)
+            fold(query, form.by_length, keys, values, marks, sums[row], blend[row], room)
     maximum, total = torch.from_numpy(sums).unbind(-1)
     return Part(maximum.float(), total, torch.from_numpy(blend))
 
 
-def _bits(rows: Tensor) -> np.ndarray:
-    return rows.view(torch.int16).numpy().view(np.uint16)
+def best_of(
+    form: Linear, blocks: Iterable[tuple[Span, np.ndarray]], k: int, readable: Tensor | None = None
+) -> tuple[Tensor, Tensor] | None:
+    """The largest softmax weights of each query, and where they stand; None where numbers overflow.
+
+    Args:
+        form: the scores.
+        blocks: the rows of each, and its keys, as `row_loops` reads them.
+        k: how many are wanted.
+        readable: (entries,) which may be read; None for all.
+    """
+    from regard.memory.row_loops import widened  # and numba
+    from regard.memory.search_loops import collect, score
+
+    queries = _queries(form)
+    count, wide = len(queries), torch.from_numpy(queries)
+    sums, spare = _sums(count), np.zeros(count, np.float32)
+    best, places = np.full((count, k), -np.inf, np.float32), np.zeros((count, k), np.int64)
+    room = torch.empty(0)
+    for span, rows in blocks:
+        size = count * len(rows)
+        if room.numel() < size:
+            room = torch.empty(size)
+        scores = room[:size].view(count, len(rows))
+        if count > FEW:
+            key = widened(rows)
+            rows = key.numpy()
+            torch.mm(wide, key.mT, out=scores)
+            if form.by_length:
+                length = torch.linalg.vector_norm(key, dim=-1)
+                scores /= length.masked_fill_(length < SHORTEST, torch.inf)
+        else:
+            score(queries, form.by_length, rows, scores.numpy())
+        if readable is not None:
+            scores.masked_fill_(~readable[slice(*span)], -torch.inf)
+        collect(queries, form.by_length, rows, span[0], scores.numpy(), sums, best, places, spare)
+    if not (np.isfinite(sums).all() and np.isfinite(best).all()):
+        return None
+    weights = np.exp(best - sums[:, :1]) / sums[:, 1:]
+    return torch.from_numpy(weights).clamp_(max=1.0).float(), torch.from_numpy(places)
 
 
-def _floats(rows: Tensor) -> np.ndarray:
-    return rows.numpy() if rows.dtype == torch.float32 else rows.float().numpy()
+def _queries(form: Linear) -> np.ndarray:
+    return (form.query / form.temperature).float().contiguous().numpy()
+
+
+def _sums(count: int) -> np.ndarray:
+    """The largest score of each query, and the sum of exponentials, of nothing."""
+    sums = np.zeros((count, 2))
+    sums[:, 0] = -np.inf
+    return sums

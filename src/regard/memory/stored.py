@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -17,16 +18,15 @@ from regard.attention.looks import Look
 from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser
 from regard.attention.parts import Part
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike
-from regard.attention.shapes import ShapeError, check_plane
-from regard.loops.availability import serve
 from regard.memory import one_pass
-from regard.memory.bounded import SMALL, Linear
+from regard.memory.bounded import Linear
 from regard.memory.file import CLASSES, MemoryFileError, check_width, component, describe
 from regard.memory.found import EmptyMemoryError
 from regard.memory.memory import EMPTY, SHARPNESS, Encoder, Memory, with_batch_axes
 from regard.memory.ngrams import CharacterNgrams
+from regard.memory.one_pass import Span
 from regard.memory.searching import search
-from regard.memory.store import VECTORS, Store
+from regard.memory.store import Store
 from regard.memory.stored_entries import StoredEntries
 from regard.memory.vectors import aligned
 
@@ -158,46 +158,51 @@ class StoredMemory(Memory):
         entries, normaliser = self.entries, as_normaliser(self.normaliser or "softmax")
         if not len(entries):
             return query.new_zeros((*query.shape[:-1], entries.d_value or query.shape[-1]))
+        readable = self._readable(query, mask)
         if type(normaliser) is not Softmax:
             scores = torch.cat([block for _, _, block in self._scores(query, None)], -1)
-            weights = normaliser(scores, self._readable(query, mask))
-            return self._blended(weights).to(query.dtype)
-        return self._part(query, mask).reading().to(query.dtype)
+            return self._blended(normaliser(scores, readable)).to(query.dtype)
+        return self._part(query, readable).reading().to(query.dtype)
 
-    def _part(self, query: Tensor, mask: Tensor | None) -> Part:
+    def _part(self, query: Tensor, readable: Tensor | None) -> Part:
         """The sum over all blocks, in one pass."""
-        has_batch = isinstance(mask, Tensor) and mask.dim() > 2
-        if not has_batch and (form := self._form(query)) is not None:
-            pairs, readable = self._pairs(query), self._readable(query, mask)
-            return one_pass.part_of(form, pairs, self.entries.d_value, readable)
+        is_plane = query.dim() == 2 and (readable is None or readable.dim() < 3)
+        if is_plane and len(query) <= one_pass.FEW and (form := self._form(query)) is not None:
+            return one_pass.part_of(form, self._pairs(query), self.entries.d_value, readable)
         values = None
         if self.entries.store.state.values is not None:
             values = self._blocks("values", query)
         return Part.sum(
             Part.of(scores, key if values is None else next(values)[1])
-            for _, key, scores in self._scores(query, mask, self._temperature())
+            for _, key, scores in self._scores(query, readable, self._temperature())
         )
 
-    def _form(self, query: Tensor) -> Linear | None:
-        """The scores as compiled loops read them; None where they do not, or the memory is small."""
-        store, score = self.entries.store, self.score or ScaledDot()
-        names = (
-            VECTORS if store.state.values is not None else VECTORS[:1]
-        )  # keys that are the values
-        entry_bytes = sum(store.vectors(name).row_bytes for name in names)
-        is_small = store.state.rows * entry_bytes < SMALL
-        if is_small or query.dim() > 2 or self._is_traced(query) or not serve(query):
-            return None
-        form = Linear.of(score, query.double(), self.entries.d_key, self._temperature())
-        return form if one_pass.serves(form) else None
+    def _prepared(self) -> tuple[Tensor, dict[str, Any]]:
+        """As of a memory in RAM, with no key: only their precision and width."""
+        return self.entries.like, {"score": self.score or ScaledDot()}
 
-    def _pairs(self, query: Tensor) -> Iterator[tuple[tuple[int, int], Tensor, Tensor]]:
-        """The rows of each block, its keys and its values; those of float16 as they are."""
-        keys = self._blocks("keys", query, narrow=torch.float16)
+    def _pairs(self, query: Tensor) -> Iterator[tuple[Span, np.ndarray, np.ndarray]]:
+        """The rows of each block, its keys and its values, as compiled loops read them."""
+        keys = self._rows("keys", query)
         if self.entries.store.state.values is None:
             return ((span, key, key) for span, key in keys)
-        values = self._blocks("values", query, narrow=torch.float16)
+        values = self._rows("values", query)
         return ((span, key, value) for (span, key), (_, value) in zip(keys, values, strict=True))
+
+    def _key_blocks(self, form: Linear) -> Iterator[tuple[Span, np.ndarray]]:
+        return self._rows("keys", form.query)
+
+    def _rows(self, name: str, query: Tensor) -> Iterator[tuple[Span, np.ndarray]]:
+        from regard.memory.row_loops import KINDS, rows_of  # with the compiler
+
+        file, spans = self.entries.store.vectors(name), self.entries.store.spans()
+        kind = None if file.is_coded else KINDS.get(file.dtype)
+        if kind is None:
+            return ((span, rows_of(block)) for span, block in self._blocks(name, query))
+        room = aligned(file.block * file.row_bytes)
+        return (
+            (span, file.loaded(*span, room).view(kind).reshape(-1, file.width)) for span in spans
+        )
 
     def _read_over_ranks(self, query: Tensor, mask: Tensor | None, group: Any) -> Tensor:
         """The values of the entries of all ranks, blended."""
@@ -210,14 +215,16 @@ class StoredMemory(Memory):
 
         def compute(common: list[Tensor | None], apart: list[Tensor | None]) -> Blend:
             assert common[0] is not None
-            part = self._part(common[0], ours) if entries.rows else Part.none(rows, width)
+            part = Part.none(rows, width)
+            if entries.rows:
+                part = self._part(common[0], self._readable(query, ours))
             return Blend(part.reading(), part.log_normaliser())
 
         inputs = Inputs([query], [], list(self.parameters()))
         return merge(group, compute, (*rows, width), inputs).numbers.to(query.dtype)
 
     def _blend(self, query: Tensor, mask: Any) -> tuple[Tensor, Tensor]:
-        part = self._part(query, mask)
+        part = self._part(query, self._readable(query, mask))
         return part.reading().to(query.dtype), part.log_normaliser()
 
     def look(self, queries: Any, *, mask: Tensor | None = None) -> Look:
@@ -234,49 +241,43 @@ class StoredMemory(Memory):
         answer: Look = look(query, position, score=scores, mask=mask, normaliser=self.normaliser)
         return answer
 
-    def _searched_at_once(self) -> int:
+    def _scored_at_once(self) -> int:
         plain = type(as_normaliser(self.normaliser or "softmax")) is Softmax
         store = self.entries.store
         return int(store.vectors("keys").block if plain else store.state.rows)
 
-    def _search(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        normaliser = as_normaliser(self.normaliser or "softmax")
-        if type(normaliser) is not Softmax:
+    def _search_by_torch(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        live = self._live()
+        if type(as_normaliser(self.normaliser or "softmax")) is not Softmax:
             scores = torch.cat([block for _, _, block in self._scores(queries, None)], -1)
-            return self._best(scores, min(k, len(self)), self._readable(queries, None))
-        blocks = (
-            (start, key, scores)
-            for (start, _), key, scores in self._scores(queries, None, self._temperature())
-        )
-        weights, positions = search(None, blocks, k)
-        count = min(k, len(self))
-        return weights[..., :count], positions[..., :count]
+            return self._best(scores, k, None if live is None else live.expand(scores.shape))
+        scores_of_blocks = self._scores(queries, live, self._temperature())
+        return search(((start, scores) for (start, _), _, scores in scores_of_blocks), k)
 
-    def _readable(self, query: Tensor, mask: Tensor | None) -> Tensor | None:
-        """Which entries may be read: those of the mask that are not deleted."""
+    def _live(self) -> Tensor | None:
         store = self.entries.store
-        if mask is not None and not (isinstance(mask, Tensor) and mask.dtype == torch.bool):
-            raise TypeError(
-                "mask is no tensor of booleans: pass one of shape (queries, entries), True = may be read"
-            )
-        if mask is not None and mask.shape[-1] != store.state.rows:
-            raise ShapeError(
-                f"mask covers {mask.shape[-1]} entries, the memory has {store.state.rows} positions"
-            )
-        if mask is not None:
-            check_plane("mask", mask.shape, query.shape[-2], store.state.rows)
         if not store.deleted:
-            return mask
+            return None
         live = torch.ones(store.state.rows, dtype=torch.bool)
         live[store.deleted] = False
-        return live.expand(query.shape[-2], -1) if mask is None else mask & live
+        return live
+
+    def _readable(self, query: Tensor, mask: Any) -> Tensor | None:
+        """Which positions may be read: those of the mask that hold an entry."""
+        readable, live = super()._readable(query, mask), self._live()
+        if readable is None:
+            return None if live is None else live.expand(query.shape[-2], -1)
+        return (
+            readable.expand(*readable.shape[:-1], self.entries.rows)
+            if live is None
+            else readable & live
+        )
 
     def _scores(
-        self, query: Tensor, mask: Tensor | None, temperature: float = 1.0
+        self, query: Tensor, readable: Tensor | None, temperature: float = 1.0
     ) -> Iterator[tuple[tuple[int, int], Tensor, Tensor]]:
         """The rows of each block, its keys, and their scores over the temperature: -inf where they may not be read."""
         score, wide = self.score or ScaledDot(), query.float()
-        readable = self._readable(query, mask)
         for span, key in self._blocks("keys", query):
             scores = score(wide, key)
             if temperature != 1.0:
@@ -295,25 +296,17 @@ class StoredMemory(Memory):
         blocks = self._blocks("values", weights)
         return torch.stack([weights[..., slice(*span)] @ value for span, value in blocks]).sum(0)
 
-    def _is_traced(self, query: Tensor) -> bool:
-        """Whether a reading of this query has gradients."""
-        tensors = (query, *self.parameters())
-        return torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
-
-    def _blocks(
-        self, name: str, query: Tensor, narrow: torch.dtype = torch.float32
-    ) -> Iterator[tuple[tuple[int, int], Tensor]]:
+    def _blocks(self, name: str, query: Tensor) -> Iterator[tuple[tuple[int, int], Tensor]]:
         """The rows and the vectors of each block in float32; the next block takes the same room.
 
         Where gradients are wanted, each block has room of its own: the backward pass needs it again.
-        Vectors of the type `narrow` are not widened.
         """
         traced = self._is_traced(query)
         store = self.entries.store
         file = store.vectors(name)
         room = aligned(file.block * file.row_bytes)
-        is_narrow = file.dtype not in (torch.float32, narrow)
-        wide = torch.empty(file.block, file.width) if is_narrow else None
+        is_wide = file.dtype == torch.float32
+        wide = None if is_wide else torch.empty(file.block, file.width)
         for start, stop in store.spans():
             vectors = file.read(start, stop, room)
             vectors = vectors if wide is None else file.widened(vectors, wide)

@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.attention.shapes import ShapeError
 from regard.memory.bounded import Block, spread
 from regard.memory.codes import coded, encode
-from regard.memory.store import CODES, Kind, Store
+from regard.memory.store import CODES, VECTORS, Kind, Store
 from regard.memory.vectors import CODED, DTYPES, FLOATS, objection
 
 DTYPE_NAMES = {DTYPES[name]: name for name in FLOATS}
@@ -35,6 +35,11 @@ class StoredEntries:
         return self.store.state.rows
 
     @property
+    def nbytes(self) -> int:
+        files = {self.store.vectors(name) for name in VECTORS} if self.rows else ()
+        return self.rows * sum(file.row_bytes for file in files)
+
+    @property
     def payloads(self) -> Sequence[Any] | None:
         """The payload of each entry, or None; None before the first list of them."""
         return None if self.store.state.rows_from is None else _Lists(self.store, 1)
@@ -54,7 +59,8 @@ class StoredEntries:
         kind = self.store.state.keys
         if kind is None:
             return None
-        return torch.empty(0, dtype=torch.float32 if kind[0] == CODED else DTYPES[kind[0]])
+        dtype = torch.float32 if kind[0] == CODED else DTYPES[kind[0]]
+        return torch.empty(0, kind[1], dtype=dtype)
 
     @property
     def key(self) -> Tensor | None:

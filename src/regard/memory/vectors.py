@@ -184,6 +184,12 @@ class VectorFile:
         Raises:
             MemoryFileError: the file was cut, or the block is damaged.
         """
+        return torch.from_numpy(self.loaded(start, stop, out).reshape(-1, self.row_bytes)).view(
+            self.dtype
+        )
+
+    def loaded(self, start: int, stop: int, out: np.ndarray | None = None) -> np.ndarray:
+        """The bytes of what `read` returns."""
         block = start // self.block
         if not self._is_checked(block):
             begin, end = block * self.block, min(self.rows, (block + 1) * self.block)
@@ -194,10 +200,8 @@ class VectorFile:
                     " its checksum is not that of its vectors"
                 )
             self._checked[block] = self._checksums[block]
-            content = content[(start - begin) * self.row_bytes : (stop - begin) * self.row_bytes]
-        else:
-            content = self._content(start, stop, out)
-        return torch.from_numpy(content.reshape(stop - start, self.row_bytes)).view(self.dtype)
+            return content[(start - begin) * self.row_bytes : (stop - begin) * self.row_bytes]
+        return self._content(start, stop, out)
 
     def widened(self, vectors: Tensor, out: Tensor | None = None) -> Tensor:
         """What `read` returns as numbers of a floating type: rows of codes as the vectors they stand for."""

@@ -44,7 +44,9 @@ def level_best(
         best, at = open_.max(-1, keepdim=True)
         keys = key.expand(*open_.shape[:-2], *key.shape[-2:])
         winner = keys.gather(-2, at.expand(*at.shape[:-1], key.shape[-1]))
-        near = open_ >= best - _spare(best, query, winner)
+        # More than the rounding of the best score.
+        rounding = torch.finfo(product_dtype(winner)).eps ** 0.5
+        near = open_ >= best - rounding * (best.abs() + _norm(query) * _norm(winner))
         if near.count_nonzero() <= best.numel():  # each best one is near to itself alone
             return scores
         places = near.nonzero()
@@ -68,28 +70,6 @@ def level_best(
         near[places.unbind(-1)] = True
     # The number of the best one with the gradient of its own.
     return torch.where(near, best.detach() + (scores - scores.detach()), scores)
-
-
-@torch.no_grad()
-def near_rows(scores: Tensor, query: Tensor, winner: Tensor) -> Tensor:
-    """The rows where a score comes near to the best one: `level_best` changes no others.
-
-    Args:
-        scores: the best few of each row in their order.
-        query: the queries.
-        winner: the key with the best score of each row.
-    """
-    if not scores.numel() or not has_numbers(scores):
-        return torch.zeros(scores.shape[:-1], dtype=torch.bool, device=scores.device)
-    best = scores[..., :1]
-    return ~(scores[..., 1:2] < best - _spare(best, query, winner)).all(-1)
-
-
-def _spare(best: Tensor, query: Tensor, winner: Tensor) -> Tensor:
-    """More than the rounding of the best score of each row."""
-    lengths = _norm(query) * _norm(winner)
-    rounding: float = torch.finfo(product_dtype(winner)).eps ** 0.5
-    return rounding * (best.abs() + lengths)
 
 
 def _norm(vectors: Tensor) -> Tensor:

@@ -11,20 +11,11 @@ import numpy as np
 
 from regard.loops.compiling import compiled, inner
 from regard.loops.log_sums import exponential_sum, peak_of
+from regard.loops.ranking import insert
 from regard.translation.text.tokenizer import BOS, EOS, PAD
 
 # Rules for the words that may follow a beginning.
 ANY, NO_END, ONLY_END = range(3)
-
-
-@inner
-def _insert(values: Any, words: Any, value: Any, word: Any) -> None:
-    """Put a value that is above the last one where it belongs, behind its equals; the last one leaves."""
-    rank = values.size - 1
-    while rank > 0 and value > values[rank - 1]:
-        values[rank], words[rank] = values[rank - 1], words[rank - 1]
-        rank -= 1
-    values[rank], words[rank] = value, word
 
 
 @inner
@@ -62,7 +53,7 @@ def best_few(rules: Any, logits: Any, allowed: Any, values: Any, words: Any) -> 
         words[r] = EOS
         for word in range(row.size):
             if row[word] > best[-1] and _allowed(word, rules[r]):
-                _insert(best, words[r], row[word], word)
+                insert(best, words[r], row[word], word)
         shift = peak + np.float32(math.log(total))
         for k in range(best.size):
             best[k] -= shift
