@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -113,8 +113,7 @@ class Doubts(Statistics, frozen=True):
             yield from self.language.reasons(source)
         if self.lengths is not None:
             low, high = self.lengths
-            excess = _excess(np.array([len(source)]), np.array([len(text)]), self.growth)
-            if not low <= float(excess[0]) <= high:
+            if not low <= _excess(len(source), len(text), self.growth) <= high:
                 yield "odd length"
         value, limit = confidence, self.confidence
         if quality is not None and self.quality is not None and self.quality.limit is not None:
@@ -125,15 +124,13 @@ class Doubts(Statistics, frozen=True):
 
 def doubted(translation: Translation, doubts: Doubts | None, prefix: str = "") -> Translation:
     """The translation of a sentence with the reasons to doubt it; words of a prefix may be improbable."""
-    statistical: list[str] = []
+    statistical, quality = list[str](), None
     if doubts is not None and translation.target_pieces:
         pieces = len(translation.target_pieces)
         confidence = 0.0 if prefix else translation.log_probability / pieces
         if doubts.quality is not None and not prefix:
-            translation = replace(translation, quality=doubts.quality.of(features(translation)))
-        statistical += doubts.reasons(
-            translation.source, translation.text, confidence, translation.quality
-        )
+            quality = doubts.quality.of(features(translation))
+        statistical += doubts.reasons(translation.source, translation.text, confidence, quality)
     signs = {
         "no words": wordless(translation.source),
         "cut": translation.cut,
@@ -144,7 +141,7 @@ def doubted(translation: Translation, doubts: Doubts | None, prefix: str = "") -
         "unfinished": translation.unfinished,
     }
     reasons = [reason for reason, sign in signs.items() if sign]
-    return replace(translation, doubts=reasons + statistical)
+    return replace(translation, quality=quality, doubts=reasons + statistical)
 
 
 def features(translation: Translation) -> list[float]:
@@ -181,11 +178,9 @@ def wordless(source: str) -> bool:
     return not any(map(str.isalnum, source)) and normalise(source) != ""
 
 
-def _excess(
-    source: NDArray[np.floating], target: NDArray[np.floating], growth: float
-) -> NDArray[np.floating]:
-    """How many characters a target has beyond the usual, over the square root of its source's."""
-    return np.asarray((target - growth * source) / np.sqrt(np.maximum(source, 1)))
+def _excess(source: Any, target: Any, growth: float) -> Any:
+    """How many characters a target has beyond the usual, over the square root of its source's; of numbers or arrays."""
+    return (target - growth * source) / np.sqrt(np.maximum(source, 1))
 
 
 def _trigrams(text: str) -> Counter[str]:

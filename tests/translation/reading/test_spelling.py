@@ -1,5 +1,6 @@
 """Spelling: what one typing error makes of a known word is read as that word, where the translation becomes clearer."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -7,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.translation.reading.translators import Answers
 
-from regard.translation.reading.readings import Reading
-from regard.translation.reading.sentences import respelt
+from regard.translation.reading.sentences import translate
 from regard.translation.results import Translation
 from regard.translation.settings.search import Search
 from regard.translation.text.corpora import Pair
@@ -57,9 +57,18 @@ def of(probability: float) -> Translation:
     ("log_probability", "is_kept"), [(-1.0, True), (-1.7, False), (-3.0, False)]
 )
 def test_another_spelling_must_be_clearly_more_probable(log_probability, is_kept):
-    translator = Answers(lambda texts: [of(log_probability) for _ in texts])
-    readings = [Reading("la csaa", of(-2.0)), Reading("la casa", of(-9.0))]
-    (first_reading, second) = respelt(KNOWN, readings, translator, Search())
-    assert translator.sentences == ["la casa"]
-    assert first_reading == (Reading("la casa", of(log_probability)) if is_kept else readings[0])
-    assert second is readings[1]
+    probabilities = {"la csaa": -2.0, "la casa": log_probability}
+    batches = []
+
+    def answers(texts):
+        batches.append(texts)
+        return [replace(of(probabilities[text]), source=text) for text in texts]
+
+    typed, right = translate(
+        ["la csaa", "la casa"], Answers(answers), Search(inventions=False), words=KNOWN, doubts=None
+    )
+    assert batches == [["la csaa", "la casa", "la casa"]]
+    assert typed.log_probability == (log_probability if is_kept else -2.0)
+    assert typed.read_as == ({"csaa": "casa"} if is_kept else {})
+    assert right.log_probability == log_probability
+    assert not right.read_as

@@ -4,7 +4,7 @@ Numbers are copied. Capitals are read in small letters, accents are restored, ty
 numbers that were lost are put back (see `placeholders`). A translation that repeats itself is searched for again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, repeat
 
@@ -84,26 +84,23 @@ def translate(
     return [translations[row] for row in range(len(sentences))]
 
 
-def respelt(
-    words: KnownWords,
-    readings: Sequence[Reading],
-    translator: SentenceTranslator,
-    search: Search,
-) -> list[Reading]:
-    """The readings of sentences, with other spellings where these make the translation clearly more probable.
+def spellings(words: KnownWords, sources: Sequence[str]) -> dict[int, str]:
+    """By row, the sources in another spelling, in which an unknown word may have no typing error.
 
     Kernighan, Church and Gale 1990 ("A Spelling Correction Program Based on a Noisy Channel Model"), with frequency for
     the probability of a word, every single error equally probable, and the translation model as the judge.
     """
-    readings = list(readings)
-    corrected = {row: words.corrected(reading.source) for row, reading in enumerate(readings)}
-    rows = [row for row, text in corrected.items() if text != readings[row].source]
-    if rows:
-        translations = translator.translate([corrected[row] for row in rows], search)
-        for row, translation in zip(rows, translations, strict=True):
-            if clearer(translation, readings[row].translation):
-                readings[row] = Reading(corrected[row], translation)
-    return readings
+    corrected = enumerate(map(words.corrected, sources))
+    return {row: text for row, text in corrected if text != sources[row]}
+
+
+def respelt(readings: Sequence[Reading], respellings: Mapping[int, Reading]) -> list[Reading]:
+    """The readings, with other spellings where these make the translation clearly more probable."""
+    answer = list(readings)
+    for row, spelling in respellings.items():
+        if clearer(spelling.translation, readings[row].translation):
+            answer[row] = spelling
+    return answer
 
 
 def with_source_words(
@@ -184,23 +181,23 @@ def _mended(
     if search.accents:
         vocabulary = words.rank.keys()
         sources = [words.accents.restored(text, vocabulary) for text in normal]
-    readings = list(map(Reading, sources, translator.translate(sources, search, prefixes)))
-    if prefixes is None and not search.sampling:
-        # An unknown word is a name, or else a typing error.
-        if search.placeholders:
-            readings = with_placeholders(words, readings, translator, search)
-        if search.spelling:
-            unspelt, readings = readings, respelt(words, readings, translator, search)
-            rows = [row for row, reading in enumerate(readings) if reading is not unspelt[row]]
-            if rows and search.placeholders:
-                respelt_readings = [readings[row] for row in rows]
-                renamed = with_placeholders(words, respelt_readings, translator, search)
-                for row, reading in zip(rows, renamed, strict=True):
-                    readings[row] = reading
-        if search.inventions:
-            readings = with_source_words(words, readings, translator)
+    is_free = prefixes is None and not search.sampling
+    corrected = spellings(words, sources) if is_free and search.spelling else {}
+    # Both spellings are searched for in one batch: a step of few rows takes nearly as long as one of many.
+    texts_read = [*sources, *corrected.values()]
+    readings = list(map(Reading, texts_read, translator.translate(texts_read, search, prefixes)))
+    if is_free and search.placeholders:  # an unknown word is a name, or else a typing error
+        readings = with_placeholders(words, readings, translator, search)
+    respellings = dict(zip(corrected, readings[len(sources) :], strict=True))
+    readings = respelt(readings[: len(sources)], respellings)
+    if is_free and search.inventions:
+        readings = with_source_words(words, readings, translator)
     return [
-        replace(translation, source=text, read_as={**_changes(old, source), **translation.read_as})
+        translation
+        if text == source == translation.source
+        else replace(
+            translation, source=text, read_as={**_changes(old, source), **translation.read_as}
+        )
         for text, old, (source, translation) in zip(texts, normal, readings, strict=True)
     ]
 
