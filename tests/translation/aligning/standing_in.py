@@ -39,14 +39,16 @@ class Scripted(nn.Module):
         self.layers = layers
         self.calls = 0
 
-    def looks(self, source: Tensor, lengths: Tensor, target: Tensor) -> dict[str, Seen]:
+    def looks(
+        self, source: Tensor, lengths: Tensor, target: Tensor, only: str | None = None
+    ) -> dict[str, Seen]:
         self.calls += 1
         options = {"encoder.0.self": Seen(torch.empty(0))}
         for layer in range(self.layers):
             weights = self.script(layer, target.shape[1], source.shape[1])
             real = torch.arange(source.shape[1]) < lengths[:, None]
             options[f"decoder.{layer}.cross"] = Seen(weights[None] * real[:, None, None])
-        return options
+        return {name: look for name, look in options.items() if only in (None, name)}
 
 
 def tokenizers() -> Tokenizers:

@@ -69,6 +69,10 @@ def test_looks_are_those_of_each_and_their_mean_aligns():
     models, sources = two(), some_sources(2)
     looks = Ensemble(models).looks(*sources, torch.tensor([[BOS, 5]] * 2))
     assert set(looks) == {"0.decoder.0.cross", "1.decoder.0.cross"}
+    one_name = "1.decoder.0.cross"
+    assert set(Ensemble(models).looks(*sources, torch.tensor([[BOS, 5]] * 2), one_name)) == {
+        one_name
+    }
     hypotheses = beam(models[0], *sources, size=2, max_length=4)
     mean = cross(Ensemble(models), *sources, hypotheses)[0][0]
     item = [cross(model, *sources, hypotheses)[0][0] for model in models]

@@ -90,7 +90,7 @@ class Toy(TranslationModel):
             memory = self._next(words, memory, meaning)
             all_of_them.append(memory)
         states = torch.stack(all_of_them, 1)
-        if watched is not None:
+        if watched is not None and watched.wants("decoder.0.cross"):
             scores = states @ self.meanings[source].transpose(1, 2)
             padded = torch.arange(source.shape[1]) >= lengths[:, None]
             weights = scores.masked_fill(padded.unsqueeze(1), float("-inf")).softmax(-1)

@@ -224,6 +224,13 @@ def test_looks_are_the_weights_that_make_the_readings(changes):
             assert torch.allclose(weights.sum(-1), torch.ones(3, heads, 3).double())
         if name.startswith("decoder") and name.endswith("self"):
             assert weights.triu(1).eq(0).all()
+    states.clear()
+    ((name, look),) = model.looks(SOURCE, LENGTHS, TARGET, "decoder.0.cross").items()
+    assert name == "decoder.0.cross"
+    assert torch.equal(look.weights(), looks[name].weights())
+    assert "decoder.0.self_attention" in states
+    assert "decoder.1.self_attention" not in states  # nobody reads further layers
+    assert model.looks(SOURCE, LENGTHS, TARGET, "decoder.7.cross") == {}
 
 
 @norms

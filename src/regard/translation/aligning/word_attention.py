@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -12,7 +13,7 @@ from torch.nn import functional as F
 from regard.errors import ConfigurationError, ModelError
 from regard.translation.aligning.words import Words, in_pieces
 from regard.translation.decoding import forced
-from regard.translation.models.protocol import TranslationModel
+from regard.translation.models.protocol import Looks, TranslationModel
 from regard.translation.runs import Tokenizers
 from regard.translation.text.batches import grouped, sources
 
@@ -95,7 +96,11 @@ def _read(
     device = next(model.parameters()).device
     source, lengths = sources([reading.source.ids for reading in readings])
     target = [reading.target.ids for reading in readings]
-    looks = forced.looks(model, source.to(device), lengths.to(device), target)
+    look_of = partial(forced.looks, model, source.to(device), lengths.to(device), target)
+    looks: Looks = {}
+    if layers is not None and len(layers) == 1:  # the model need not run further than that
+        looks = look_of(f"decoder.{layers[0]}.cross")
+    looks = looks or look_of()
     by_layer = {
         int(name[1]): look for key, look in looks.items() if (name := _CROSS.fullmatch(key))
     }

@@ -94,8 +94,9 @@ def looks(
     source: SourceIds,
     lengths: Lengths,
     translations: Sequence[Sequence[int]],
+    only: str | None = None,
 ) -> Looks:
-    """Every look of the model while it writes given translations.
+    """Every look of the model while it writes given translations, or the one of that name, if there is such a look.
 
     Query i of a look at the source is the step that writes token i; the last one writes the end.
 
@@ -103,7 +104,7 @@ def looks(
         ConfigurationError: not one translation a source.
     """
     with evaluating(model):
-        return model.looks(source, lengths, _read(source, translations))
+        return model.looks(source, lengths, _read(source, translations), only)
 
 
 def cross(

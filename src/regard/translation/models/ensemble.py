@@ -78,7 +78,10 @@ class Ensemble(TranslationModel):
         """
         logits = []
         for number, model in enumerate(self):
-            model_watched = None if watched is None else Watched()
+            model_watched = None
+            if watched is not None:
+                only = watched.only and watched.only.removeprefix(f"{number}.")
+                model_watched = Watched(only)
             logits.append(model.logits(model.hidden(source, lengths, target, model_watched)))
             if watched is not None and model_watched is not None:
                 watched.looks |= {

@@ -35,13 +35,23 @@ T = TypeVar("T")
 
 @dataclass
 class Watched:
-    """Collects the looks of a pass, all or one, by name; without it, a model keeps none."""
+    """Collects the looks of a pass, all or one, by name; without it, a model keeps none.
+
+    Attributes:
+        only: the name of the one look; None for all.
+        alone: whether the pass may end after that look, as nobody reads its output.
+    """
 
     only: str | None = None
+    alone: bool = False
     looks: Looks = field(default_factory=dict)
 
     def wants(self, name: str) -> bool:
         return self.only in (None, name)
+
+    @property
+    def may_end(self) -> bool:
+        return self.alone and self.only in self.looks
 
 
 class State(Protocol):
@@ -103,9 +113,11 @@ class TranslationModel(nn.Module, ABC):
         hidden, next_state = self.advance(words, state)
         return self.logits(hidden), next_state
 
-    def looks(self, source: SourceIds, lengths: Lengths, target: TargetIds) -> Looks:
-        """Every look of a forced translation."""
-        watched = Watched()
+    def looks(
+        self, source: SourceIds, lengths: Lengths, target: TargetIds, only: str | None = None
+    ) -> Looks:
+        """Every look of a forced translation, or the one of that name, if there is such a look."""
+        watched = Watched(only, alone=True)
         self.hidden(source, lengths, target, watched)
         return watched.looks
 

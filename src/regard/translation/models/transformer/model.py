@@ -116,6 +116,8 @@ class Transformer(TranslationModel):
         bias = _bias(self.decoder_bias, x)
         for layer in self.decoder:
             x = layer(x, encoded, watched, bias)
+            if watched is not None and watched.may_end:
+                break
         output: Tensor = self.decoder_norm(x)
         return output
 
