@@ -137,7 +137,7 @@ class KnownWords(Statistics, frozen=True):
             small = word.lower()
             if not _SHORTEST <= len(word) <= _LONGEST or self.has(small) or self.may_be_name(match):
                 return word
-            neighbours = filter(self.has, _neighbours(small, self.letters))
+            neighbours = filter(self.rank.__contains__, _neighbours(small, self.letters))
             best = min(neighbours, key=self.rank.__getitem__, default=None)
             return word if best is None else with_capitals_of(word, best)
 

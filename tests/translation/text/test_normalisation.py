@@ -66,6 +66,14 @@ def test_a_clean_text_has_the_words_of_the_normalised_one(text):
     assert clean(clean(text)) == clean(text)
 
 
+def test_no_printable_character_is_cleaned_away():
+    """So a printable text is clean without a search."""
+    printable = filter(str.isprintable, map(chr, range(0x110000)))
+    text = "".join(printable)
+    assert clean(text + "\0") == text + " "
+    assert clean(text) == text
+
+
 marks = st.sampled_from(
     [chr(c) for c in range(0x300, 0x36F)] + list("\u0f71\u0f73\u0f75\u0f81a가각")
 )

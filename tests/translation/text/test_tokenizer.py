@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from regard.errors import ConfigurationError, DataError, ModelError
 from regard.translation.text.normalisation import normalise
-from regard.translation.text.tokenizer import EOS, Tokenizer
+from regard.translation.text.tokenizer import EOS, Tokenizer, word_spans
 
 fixed = settings(
     max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
@@ -190,6 +190,17 @@ def test_bytes_that_are_no_text_decode_to_valid_text(unigram):
 def test_the_words_of_a_sentence_are_cut_one_by_one(unigram, lines):
     for line in lines[:50]:
         assert unigram.encode(line) == [i for word in line.split() for i in unigram.encode(word)]
+
+
+@fixed
+@given(text=st.lists(st.one_of(literal, st.characters())).map("".join), data=st.data())
+def test_words_have_the_text_of_their_pieces(tokenizer, text, data):
+    ids = tokenizer.encode(text)
+    for id in data.draw(st.lists(st.integers(0, 300))):  # bytes and special pieces among them
+        ids.insert(data.draw(st.integers(0, len(ids))), id)
+    spans = word_spans(tokenizer.pieces(ids))
+    texts = {span: tokenizer.decode(ids[slice(*span)]) for span in spans}
+    assert tokenizer.words(ids) == {span: text for span, text in texts.items() if text}
 
 
 def test_the_best_segmentation_comes_first_and_all_spell_the_word(unigram):

@@ -5,7 +5,7 @@ import unicodedata
 from itertools import chain, groupby
 
 # Sentencepiece writes a space as U+2581, so a literal one could not be told from a space.
-_SPACE_MARK = str.maketrans("\u2581", "_")
+_SPACE_MARK = "\u2581"
 # A lone surrogate comes from undecodable arguments or JSON, and cannot be encoded.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # Control characters (NUL, CR, VT, FF, FS ..., U+0085), line and paragraph separators.
@@ -13,7 +13,6 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 # They show nothing: the soft hyphen, marks of direction, the byte order mark, spaces of no width. Joiners are not among
 # them (U+200C, U+200D): they are part of Persian words and of emoji.
 INVISIBLE = re.compile("[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
-_SPACES = re.compile(r"\s+")
 # From this length on, combining marks are put in order here: unicodedata's time grows with the square of their number.
 _LONG = 1000
 
@@ -27,7 +26,7 @@ def normalise(text: str) -> str:
     >>> normalise("  Où\\u202f?\\r")
     'Où ?'
     """
-    return _SPACES.sub(" ", composed(text).translate(_SPACE_MARK)).strip()
+    return " ".join(composed(text).replace(_SPACE_MARK, "_").split())
 
 
 def composed(text: str) -> str:
@@ -51,6 +50,8 @@ def clean(text: str) -> str:
     >>> clean("\\ufeffdi\\u00adrec\\u00adto\\0ya")
     'directo ya'
     """
+    if text.isprintable():  # what is replaced is not, and most texts need no search for it
+        return text
     return _CONTROL.sub(" ", INVISIBLE.sub("", _SURROGATE.sub("\ufffd", text)))
 
 

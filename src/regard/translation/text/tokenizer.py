@@ -204,8 +204,12 @@ class Tokenizer:
         >>> Tokenizer.train(["a cat"], vocabulary_size=300).unknown("a báté")
         ['b', 'á', 'é']
         """
+        text = normalise(text)
+        ids = self._pieces.encode(text)
+        if UNK not in ids and not any(map(self._pieces.is_byte, ids)):
+            return []
         texts: list[str] = []
-        cut = self._cut(normalise(text))
+        cut = self._cut(text)
         for are_bytes, run in groupby(cut, key=lambda name: bool(_BYTE.fullmatch(name))):
             if are_bytes:
                 texts += bytes(int(name[3:5], 16) for name in run).decode("utf-8", "replace")

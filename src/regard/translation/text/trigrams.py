@@ -3,9 +3,11 @@
 import math
 import re
 import unicodedata
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate, repeat
 from typing import Self
 
 import numpy as np
@@ -76,7 +78,7 @@ class Trigrams(BaseModel):
     def cost(self, word: str) -> float:
         """The mean cost of the trigrams of a word, which begins and ends with a space."""
         trigrams = _trigrams(word)
-        return sum(self._cost.get(trigram, self.unseen) for trigram in trigrams) / len(trigrams)
+        return sum(map(self._cost.get, trigrams, repeat(self.unseen))) / len(trigrams)
 
 
 class Language(BaseModel):
@@ -102,38 +104,40 @@ class Language(BaseModel):
         source = Trigrams.learn(pair.source for pair in train)
         target = Trigrams.learn(pair.target for pair in train)
         texts = [text for text in map(words, valid) if text]
-        usual = float(np.mean([_median(source, text) for text in texts]))
+        costs = [list(map(source.cost, text)) for text in texts]
+        usual = float(np.mean(list(map(_median, texts, costs))))
         language = cls(source=source, target=target, usual=usual, limit=0, margin=0)
-        limit = np.quantile([language._strangeness(text) for text in texts], 1 - _FOREIGN)
-        margin = np.quantile([language._margin(text) for text in texts], 1 - _FOREIGN)
+        limit = np.quantile(list(map(language._strangeness, texts, costs)), 1 - _FOREIGN)
+        margin = np.quantile(list(map(language._margin, texts, costs)), 1 - _FOREIGN)
         # Bits are rounded so that the file does not depend on the last bits of a sum.
         rounded = {"limit": round(float(limit), 4), "margin": round(max(0.0, float(margin)), 4)}
         return language.model_copy(update={**rounded, "usual": round(usual, 4)})
 
     def reasons(self, text: str) -> Iterator[str]:
         """ "unknown script" or "other language"."""
-        letters = [letter for letter in text.lower() if letter.isalpha()]
-        if letters:
-            strange = sum(_script(letter) not in self._scripts for letter in set(letters))
-            if 2 * strange > len(set(letters)):
-                yield "unknown script"
-                return
+        letters = list(filter(str.isalpha, text.lower()))
+        different = set(letters)
+        strange = sum(
+            _script(letter) not in self._scripts for letter in different - self.source.letters
+        )
+        if 2 * strange > len(different):
+            yield "unknown script"
+            return
         spelt = words(text)
+        costs = list(map(self.source.cost, spelt))
         if spelt and (
-            self._strangeness(spelt) > self.limit
-            or (len(letters) >= _LETTERS and self._margin(spelt) > self.margin)
+            self._strangeness(spelt, costs) > self.limit
+            or (len(letters) >= _LETTERS and self._margin(spelt, costs) > self.margin)
         ):
             yield "other language"
 
-    def _strangeness(self, text: list[str]) -> float:
-        return (_median(self.source, text) - self.usual) * math.sqrt(min(len(text), _SURE))
+    def _strangeness(self, text: list[str], costs: list[float]) -> float:
+        return (_median(text, costs) - self.usual) * math.sqrt(min(len(text), _SURE))
 
-    def _margin(self, text: list[str]) -> float:
-        letters = sum(map(len, text))
-        return (
-            sum((self.source.cost(word) - self.target.cost(word)) * len(word) for word in text)
-            / letters
-        )
+    def _margin(self, text: list[str], costs: list[float]) -> float:
+        words = zip(text, costs, strict=True)
+        total = sum((cost - self.target.cost(word)) * len(word) for word, cost in words)
+        return total / sum(map(len, text))
 
     @cached_property
     def _scripts(self) -> frozenset[str]:
@@ -150,11 +154,11 @@ def _trigrams(word: str) -> list[str]:
     return [spaced[i : i + 3] for i in range(len(spaced) - 2)]
 
 
-def _median(trigrams: Trigrams, text: list[str]) -> float:
+def _median(text: list[str], costs: list[float]) -> float:
     """The cost of the median word, each word counted as often as it has letters: names are few."""
-    costs = sorted((trigrams.cost(word), len(word)) for word in text)
-    letters = np.cumsum([size for _, size in costs])
-    return costs[int(np.searchsorted(letters, letters[-1] / 2))][0]
+    ranked = sorted(zip(costs, map(len, text), strict=True))
+    letters = list(accumulate(size for _, size in ranked))
+    return ranked[bisect_left(letters, letters[-1] / 2)][0]
 
 
 def _script(letter: str) -> str:
