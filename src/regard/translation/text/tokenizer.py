@@ -180,11 +180,7 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; special ids are left out."""
-        return self.texts([ids])[0]
-
-    def texts(self, sequences: Iterable[Sequence[int]]) -> list[str]:
-        """The text of each of several sequences of ids; special ids are left out."""
-        return [normalise(text) for text in [self._text(ids) for ids in sequences]]
+        return normalise(self._text(ids))
 
     def _text(self, ids: Sequence[int]) -> str:
         size, special = len(self), EOS + len(self.tags)
@@ -192,9 +188,15 @@ class Tokenizer:
 
     def words(self, ids: Sequence[int]) -> dict[tuple[int, int], str]:
         """The range [start, stop) of pieces of each word, with its text; pieces without text are no word."""
-        spans = word_spans(self.pieces(ids))
-        texts = self.texts(ids[start:stop] for start, stop in spans)
-        return {span: text for span, text in zip(spans, texts, strict=True) if text}
+        pieces, special = self.pieces(ids), EOS + len(self.tags)
+        words = {}
+        for start, stop in word_spans(pieces):
+            text = "".join(pieces[start:stop]).replace("▁", " ")
+            if "<0x" in text or min(ids[start:stop]) <= special:  # sentencepiece knows bytes
+                text = self._text(ids[start:stop])
+            if text := normalise(text):
+                words[start, stop] = text
+        return words
 
     def unknown(self, text: str) -> list[str]:
         """The parts of a text that are in no piece, in their order; most are single characters.
