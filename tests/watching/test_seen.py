@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextvars
+import sys
 import threading
 import warnings
+from types import ModuleType
 
 import pytest
 import torch
@@ -246,6 +248,36 @@ def test_watches_of_several_models_leave_the_functions_that_these_hold(x):
         outer(x)
     assert len(outer_attentions["self"].shape) == len(attentions["self"].shape) == 3
     assert outer.function is inner.function is F.scaled_dot_product_attention is original
+
+
+def test_modules_that_took_a_wrapper_while_a_watch_was_open_have_the_function_again(
+    model, x, monkeypatch
+):
+    original = F.scaled_dot_product_attention
+    early, late = ModuleType("early"), ModuleType("late")
+    early.attention = early.same = original
+    monkeypatch.setitem(sys.modules, "early", early)
+    with regard.watch(model) as attentions:
+        model(x)
+        wrapper = F.scaled_dot_product_attention
+        early.more = late.attention = wrapper
+        monkeypatch.setitem(sys.modules, "late", late)
+        assert early.attention is early.same is wrapper is not original
+    assert {*map(id, (early.attention, early.same, early.more, late.attention))} == {id(original)}
+    assert len(attentions) == 3
+
+
+def test_a_wrapper_that_is_left_in_the_place_of_something_else_computes_the_same(model, x):
+    holder = ModuleType("holder")
+    with regard.watch(model):
+        model(x)
+        holder.attention = F.scaled_dot_product_attention
+    expected = F.scaled_dot_product_attention(x, x, x)
+    assert torch.equal(holder.attention(x, x, x), expected)
+    with regard.watch(model) as attentions:
+        model(x)
+        assert torch.equal(holder.attention(x, x, x), expected)
+    assert len(attentions) == 3
 
 
 def test_a_watch_that_ends_in_another_context_hears_no_more(model, x):

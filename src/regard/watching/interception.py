@@ -225,6 +225,8 @@ class Interception:
         self._models: list[nn.Module] = []
         self._functions: dict[str, tuple[Any, Any]] = {}  # original and wrapper
         self._handles: dict[str, Any] = {}  # replaced methods, by path, and hooks
+        # By the ids of namespaces: those that hold a wrapper, and how many names each module had then.
+        self._holders, self._sizes = set[int](), dict[int, int]()
 
     def open(self, model: nn.Module) -> None:
         with self._lock:
@@ -245,20 +247,33 @@ class Interception:
                 else:
                     new_pairs[path] = original, wrapper(original)
             self._functions |= new_pairs
-            # Modules that were imported since another watch was opened took the wrappers from their modules.
-            swap(new_pairs.values(), [], everywhere=bool(new_pairs))
-            swap(self._functions.values(), [model], everywhere=False)
+            if new_pairs:
+                modules = imported()
+                self._holders |= swap(new_pairs.values(), modules)
+                self._sizes = {id(names): len(names) for names in modules}
+            swap(self._functions.values(), held([model]))
 
     def close(self, model: nn.Module) -> None:
         with self._lock:
             del self._models[next(i for i, each in enumerate(self._models) if each is model)]
-            ends = not self._models
             pairs = [(wrapper, original) for original, wrapper in self._functions.values()]
-            swap(pairs, [model], everywhere=ends)
-            if not ends:  # functions held by modules that other watched models share
-                swap(self._functions.values(), self._models, everywhere=False)
+            swap(pairs, held([model]))
+            if self._models:  # functions held by modules that other watched models share
+                swap(self._functions.values(), held(self._models))
                 return
+            # A module that was imported while a watch was open took wrappers. One that has as many names as before took
+            # none, so that few are searched; a wrapper that code has put into the place of something else calls on.
+            swap(
+                pairs,
+                [
+                    names
+                    for names in imported()
+                    if id(names) in self._holders or self._sizes.get(id(names)) != len(names)
+                ],
+            )
             self._functions.clear()
+            self._holders.clear()
+            self._sizes.clear()
             for handle in self._handles.values():
                 handle.remove()
             self._handles.clear()
@@ -289,21 +304,29 @@ def end(observer: Observer) -> None:
     observer.end()
 
 
-def swap(
-    pairs: Iterable[tuple[Any, Any]], models: Iterable[nn.Module], everywhere: bool = True
-) -> None:
-    """Replace objects in the namespaces of all imported modules, of the functions and of the models' modules."""
+def imported() -> list[dict[str, Any]]:
+    """The namespaces of all imported modules."""
+    namespaces = (getattr(module, "__dict__", None) for module in list(sys.modules.values()))
+    return [names for names in namespaces if type(names) is dict]
+
+
+def held(models: Iterable[nn.Module]) -> list[dict[str, Any]]:
+    """The namespaces of the models' modules."""
+    return [vars(module) for model in models for module in model.modules()]
+
+
+def swap(pairs: Iterable[tuple[Any, Any]], namespaces: Iterable[dict[str, Any]]) -> set[int]:
+    """Replace objects in these namespaces and in those of the functions; returns the ids of the ones that held any."""
     table = {id(old): (old, new) for old, new in pairs}
-    namespaces = [
-        getattr(module, "__dict__", None) for module in list(sys.modules.values()) * everywhere
+    globals_ = [
+        getattr(function, "__globals__", {}) for pair in table.values() for function in pair
     ]
-    namespaces += [vars(module) for model in models for module in model.modules()]
-    namespaces += [
-        getattr(function, "__globals__", None) for pair in table.values() for function in pair
-    ]
-    for names in namespaces:
-        if type(names) is not dict or table.keys().isdisjoint(map(id, names.values())):
+    holders = set()
+    for names in (*namespaces, *globals_):
+        if table.keys().isdisjoint(map(id, names.values())):
             continue
+        holders.add(id(names))
         for name, value in list(names.items()):
             if id(value) in table:
                 names[name] = table[id(value)][1]
+    return holders
