@@ -10,6 +10,8 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "regard"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -30,9 +32,10 @@ def names(requirements: list[str]) -> set[str]:
     return {MODULES.get(package, package) for package in packages}
 
 
-def trees() -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted(SOURCE.rglob("*.py")):
-        yield path, ast.parse(path.read_text(encoding="utf-8"))
+@pytest.fixture(scope="module")
+def trees() -> list[tuple[Path, ast.Module]]:
+    paths = sorted(SOURCE.rglob("*.py"))
+    return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
 
 
 def modules(tree: ast.AST) -> set[str]:
@@ -46,7 +49,7 @@ def modules(tree: ast.AST) -> set[str]:
     return found
 
 
-def test_every_imported_package_is_declared():
+def test_every_imported_package_is_declared(trees):
     declared = names(
         [
             *PROJECT["dependencies"],
@@ -57,7 +60,7 @@ def test_every_imported_package_is_declared():
             ),
         ]
     )
-    imported = {name.partition(".")[0] for _, tree in trees() for name in modules(tree)}
+    imported = {name.partition(".")[0] for _, tree in trees for name in modules(tree)}
     assert imported - sys.stdlib_module_names - {"regard"} - GUESTS <= declared
 
 
@@ -133,10 +136,9 @@ def listed() -> set[str]:
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
 
 
-def test_the_page_lists_every_private_name_of_another_project():
-    code = list(trees())
-    ours = {name for _, tree in code for name in bound(tree)}
-    used = {name: path for path, tree in code for name in private(tree, ours)}
+def test_the_page_lists_every_private_name_of_another_project(trees):
+    ours = {name for _, tree in trees for name in bound(tree)}
+    used = {name: path for path, tree in trees for name in private(tree, ours)}
     known = listed() | {part for name in listed() for part in name.split(".")}
     for name, path in used.items():
         is_listed = name in known or any(each.startswith(f"{name}.") for each in known)
@@ -144,7 +146,7 @@ def test_the_page_lists_every_private_name_of_another_project():
 
 
 def test_the_page_lists_no_name_that_is_used_no_more():
-    text = "".join(path.read_text(encoding="utf-8") for path, _ in trees())
+    text = "".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
     for name in listed():
         assert name.rpartition(".")[2] in text, f"{PAGE.name} lists {name}, which nothing uses"
 
