@@ -138,7 +138,7 @@ def preload() -> None:
     ):  # fmt: skip
         with suppress(ImportError):  # private names, which another version may lack
             importlib.import_module(name)
-    command_line()
+    _prepare(command_line())
     # numba reads its own library when it first loads a kernel, which takes longer than a small training.
     for context in ("typing_context", "target_context"):
         getattr(importlib.import_module("numba.core.registry").cpu_target, context).refresh()
@@ -148,6 +148,15 @@ def preload() -> None:
     # A child that collects garbage would copy every page that it looks at.
     gc.collect()
     gc.freeze()
+
+
+def _prepare(command: Any) -> None:
+    """Build what typer reads the values of options with, which it does when a command first runs."""
+    for parameter in command.params:
+        with suppress(AttributeError):  # of the lowest version
+            parameter.get_runtime_param()
+    for below in getattr(command, "commands", {}).values():
+        _prepare(below)
 
 
 def resident() -> int:
@@ -252,20 +261,20 @@ class Fork(NamedTuple):
         return self.child.exitcode, self.errors.read_text(encoding="utf-8")
 
 
-def fork(errors: Path, *arguments: str | Path) -> Fork:
-    """Start a command in a child that prints nowhere; its standard error goes to a file."""
+def fork(errors: Path, *arguments: str | Path, out: Path = Path(os.devnull)) -> Fork:
+    """Start a command in a child; its standard error goes to a file, and what it prints nowhere or to another."""
     # Where torch has threads for a GPU, it cannot be forked.
     context = multiprocessing.get_context("spawn" if torch.cuda.is_available() else "fork")
     command = [str(argument) for argument in arguments]
     preload()
-    child = context.Process(target=_in_child, args=(errors, command), daemon=True)
+    child = context.Process(target=_in_child, args=(errors, out, command), daemon=True)
     child.start()
     return Fork(child, errors)
 
 
-def _in_child(errors: Path, arguments: list[str]) -> None:
+def _in_child(errors: Path, out: Path, arguments: list[str]) -> None:
     torch.set_num_threads(1)
-    with open(os.devnull, "wb") as out, errors.open("wb") as err, standing_in(b"", out, err):
+    with out.open("wb") as printed, errors.open("wb") as err, standing_in(b"", printed, err):
         code = main(arguments)
     os._exit(code)
 
