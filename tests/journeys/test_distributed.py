@@ -6,13 +6,15 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from tests.journeys.commands import CACHE, PATIENCE, SOURCE, check_refused, leftovers, run
+import torch
+from tests.journeys.commands import CACHE, PATIENCE, SOURCE, check_refused, fork, leftovers, run
 
 from regard.cli import card
 from regard.cli.signals import Signals
@@ -111,14 +113,26 @@ def test_the_processes_end_when_torchrun_is_killed(corpus, tmp_path):
     assert re.search("error: .* has ended: continue from the newest checkpoint", err)
 
 
-def test_a_mistake_is_told_once(corpus, tmp_path):
-    code, out, err = ended(
-        torchrun("train", corpus / "tiny.toml", "--run", tmp_path / "run", "--data", tmp_path)
-    )
-    assert code == 1
-    assert out == ""
-    assert err.count("error: train.es: no such file") == 1
-    assert not (tmp_path / "run").exists()
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a process with a GPU cannot be forked")
+def test_a_mistake_is_told_once(corpus, tmp_path, monkeypatch):
+    """With the variables of torchrun, in children of this process, which have torch already."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    processes = {"WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
+    for name, value in {**processes, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}.items():
+        monkeypatch.setenv(name, str(value))
+    folder, ranks = tmp_path / "run", []
+    for rank in range(2):
+        monkeypatch.setenv("RANK", str(rank))
+        monkeypatch.setenv("LOCAL_RANK", str(rank))
+        out, errors = tmp_path / f"out-{rank}", tmp_path / f"errors-{rank}"
+        command = ("train", corpus / "tiny.toml", "--run", folder, "--data", tmp_path)
+        ranks.append(fork(errors, *command, out=out))
+    codes, texts = zip(*(rank.finish() for rank in ranks), strict=True)
+    assert codes == (1, 1)
+    assert "".join(texts).count("error: train.es: no such file") == 1
+    assert [(tmp_path / f"out-{rank}").read_text() for rank in range(2)] == ["", ""]
+    assert not folder.exists()
 
 
 def test_a_command_is_told_as_it_was_started(monkeypatch):
