@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from tests.journeys.commands import run
+from tests.journeys.commands import run, run_here
 
 import regard
 from regard.cli import shipped
@@ -36,7 +36,7 @@ COMMANDS = (
 
 def test_help_names_every_command_and_ends_with_examples():
     for arguments in ([], ["--help"]):
-        result = run(*arguments)
+        result = run_here(*arguments)
         assert result.code == 0
         assert all(f"\n  {command} " in result.out for command in COMMANDS)
         assert result.out.rstrip().endswith("regard models")
@@ -44,7 +44,7 @@ def test_help_names_every_command_and_ends_with_examples():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_has_help_that_ends_with_examples(command):
-    result = run(command, "--help")
+    result = run_here(command, "--help")
     assert result.code == 0
     examples = result.out.partition("Examples:\n")[2].rstrip("\n").split("\n")
     assert len(examples) >= 3
@@ -62,7 +62,7 @@ def every_command(group=None, *path: str) -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("path", every_command(), ids=" ".join)
 def test_h_is_help_everywhere(path):
-    short, long = run(*path, "-h"), run(*path, "--help")
+    short, long = run_here(*path, "-h"), run_here(*path, "--help")
     assert (short.code, short.out) == (0, long.out)
     assert long.out.startswith(f"Usage: {' '.join(('regard', *path))} ")
 
@@ -70,14 +70,14 @@ def test_h_is_help_everywhere(path):
 @pytest.mark.parametrize("path", every_command(), ids=" ".join)
 def test_no_help_is_cut_off(path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    output = run(*path, "--help").out
+    output = run_here(*path, "--help").out
     assert not re.search(r"\w\.\.\.|…", output), output
     assert max(map(len, output.partition("Examples:")[0].splitlines())) <= 80
 
 
 def test_each_command_is_listed_with_its_first_sentence(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    text = " ".join(run("--help").out.split())
+    text = " ".join(run_here("--help").out.split())
     for name, command in command_line().commands.items():
         first_sentence = " ".join(command.help.split()).partition(". ")[0].rstrip(".")
         assert (f" {name} {first_sentence}. " in text) != command.hidden

@@ -71,6 +71,9 @@ def write_corpus(folder: Path) -> None:
     (folder / "tiny.toml").write_text(TINY, encoding="utf-8")
 
 
+DRAW_CURVES = Reporter.draw_curves
+
+
 @pytest.fixture(scope="session")
 def no_other_corpora() -> Iterator[None]:
     """A journey finds its own corpus beside its configuration, not the person's through REGARD_DATA."""
@@ -97,6 +100,14 @@ def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_curves(trained: Path) -> Iterator[None]:
+    """Draw none unless they are the matter: they take longer than a training here, and `trained` has some."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Reporter, "draw_curves", lambda self: None)
+        yield
+
+
 @pytest.fixture
 def model(trained: Path, tmp_path: Path) -> Path:
     """A copy of the trained run, to be spoilt."""
@@ -110,20 +121,14 @@ def corpus_copy(corpus: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    trained: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Work in an empty folder; draw no curves unless they are the matter."""
+def elsewhere(tmp_path: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in an empty folder."""
     monkeypatch.chdir(tmp_path)
     # No test cuts the power, and a busy disk takes its time.
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    if "curves" not in request.fixturenames:
-        monkeypatch.setattr(Reporter, "draw_curves", lambda self: None)
 
 
 @pytest.fixture
-def curves() -> None:
+def curves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask for this fixture to have curves drawn."""
+    monkeypatch.setattr(Reporter, "draw_curves", DRAW_CURVES)

@@ -30,7 +30,7 @@ def trained_bytes(folder: Path, run_folder: Path) -> tuple[bytes, bytes]:
     return vocabulary, (run_folder / "model.safetensors").read_bytes()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def plain(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
     return trained_bytes(corpus, tmp_path_factory.mktemp("plain") / "run")
 

@@ -36,7 +36,7 @@ def weights(folder: Path, step: int) -> bytes:
     return (folder / "checkpoints" / f"step-{step}" / "model.safetensors").read_bytes()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def short(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What four steps give."""
     folder = tmp_path_factory.mktemp("short") / "run"
