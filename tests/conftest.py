@@ -7,6 +7,7 @@ import gc
 import inspect
 import logging
 import os
+import sys
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -48,6 +49,10 @@ SHAPED = [
 SLOW = (Path(__file__).parent / "slow.txt").read_text(encoding="utf-8").splitlines()
 SLOW_TESTS, SLOW_PLACES = set(SLOW), tuple(line for line in SLOW if "::" not in line)
 
+# A child that collects garbage would look at all that the tests before it have loaded, and so copy it.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=gc.freeze)
+
 # Sums in one order: with more threads the last bits, and so ties, would depend on the machine.
 torch.set_num_threads(1)
 
@@ -72,10 +77,42 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+# Tests that start many children of this process, which grows from file to file: each copies its tables of memory.
+FORKING = (
+    "tests/journeys",
+    "tests/documentation/test_blocks",
+    "tests/attention/kernels/test_linear_memory",
+    "tests/cli",
+    "tests/translation/training",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run what starts many children first, and mark what is slow."""
+    items.sort(key=lambda item: not item.nodeid.startswith(FORKING))
     for item in items:
         if item.nodeid in SLOW_TESTS or item.nodeid.startswith(SLOW_PLACES):
             item.add_marker("slow")
+
+
+def pytest_runtest_setup() -> None:
+    """Let Triton's interpreter change Triton's language for good, once it is there, not in each call of a kernel."""
+    interpreter = sys.modules.get("triton.runtime.interpreter")
+    change = getattr(interpreter, "_patch_lang", None)
+    if change is None or hasattr(change, "cache"):
+        return
+
+    def change_once(kernel: Any) -> Any:
+        languages = {id(interpreter.tl), id(interpreter.tl.core)} & set(
+            map(id, kernel.__globals__.values())
+        )
+        if not languages <= change_once.cache:
+            change_once.cache |= languages
+            change(kernel)
+        return interpreter._LangPatchScope()
+
+    change_once.cache = set()
+    interpreter._patch_lang = change_once
 
 
 @pytest.hookimpl(wrapper=True)
