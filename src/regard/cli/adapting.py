@@ -92,11 +92,11 @@ def memory(
 ) -> Iterator[str]:
     """The lines of a translation memory with the links of its units."""
     from regard.cli.output import answers
-    from regard.translation.formats.tmx import LinkedUnit, written
+    from regard.translation.formats.tmx import LinkedUnit, tmx_lines
 
     units = (
         LinkedUnit(pair, (aligned.source, aligned.target), answers.pharaoh(sorted(aligned.links)))
         for pair, aligned in zip(texts, alignments, strict=True)
     )
     languages = options.languages
-    return written(units, (str(languages.source_language), str(languages.target_language)))
+    return tmx_lines(units, (str(languages.source_language), str(languages.target_language)))

@@ -140,17 +140,17 @@ class Norm:
 
 
 @torch.no_grad()
-def direct(model: nn.Module, run: Callable[[], Any], seen: Seen) -> Direct | str:
+def direct(model: nn.Module, run: Callable[[], Any], attentions: Seen) -> Direct | str:
     """Run the model again and find the summands of its stream; or the reason why there are none.
 
     Args:
         model: a language model.
         run: runs it on one prompt, under the edits that count.
-        seen: a watch of such a run, for the names of its attentions.
+        attentions: a watch of such a run, for the names of its attentions.
     """
-    if any(seen.kind(name) == "cross" for name in seen):
+    if any(attentions.kind(name) == "cross" for name in attentions):
         return "the model is an encoder-decoder, whose layers have two attentions"
-    paths = {seen.path(name): name for name in seen}
+    paths = {attentions.path(name): name for name in attentions}
     blocks = list(dict.fromkeys(block_of(model, path) for path in paths))
     if None in blocks or not blocks:
         return "an attention is in no list of layers"

@@ -135,10 +135,12 @@ def read(
         name: [with_run(language, edit, ids, task, chat) for edit in several]
         for name, several in edits.items()
     }
-    with watch(language.model, values=True) as seen:
+    with watch(language.model, values=True) as attentions:
         logits, edited = _logits(language, ids, source, edits_of_runs, task)
     predictions = Predictions(logits, ids)
-    return Reading(language, list(ids), list(source), seen, edited, edits_of_runs, predictions)
+    return Reading(
+        language, list(ids), list(source), attentions, edited, edits_of_runs, predictions
+    )
 
 
 def with_run(

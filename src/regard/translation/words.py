@@ -107,17 +107,17 @@ class KnownWords(Statistics, frozen=True):
             "targets": " ".join(dict.fromkeys(chain(self.targets.split(), words.targets.split()))),
             "boundaries": words.boundaries or self.boundaries,
         }
-        return self._changed(**update)
+        return self._with_fields(**update)
 
     def knowing(self, sources: str, targets: str) -> Self:
         """These with more words of sources and of targets, which are known from now on."""
         words = " ".join(dict.fromkeys([*self.rank, *sources.split()]))
         if not self.targets:  # of an earlier version, which tells no inventions
-            return self._changed(words=words)
+            return self._with_fields(words=words)
         targets_of_both = dict.fromkeys([*self.targets.split(), *targets.split()])
-        return self._changed(words=words, targets=" ".join(targets_of_both))
+        return self._with_fields(words=words, targets=" ".join(targets_of_both))
 
-    def _changed(self, **fields: Any) -> Self:
+    def _with_fields(self, **fields: Any) -> Self:
         """These with other fields; a copy would keep what was computed from the old ones."""
         return type(self)(
             **{name: getattr(self, name) for name in type(self).model_fields} | fields

@@ -82,11 +82,11 @@ class OfCopies(Edit):
         return torch.cat(planes)
 
 
-def attentions_of(seen: Seen) -> list[Attention]:
+def attentions_of(run: Seen) -> list[Attention]:
     """The attentions of a run. One that its module computes second is edited with the first."""
     attentions: list[Attention] = []
-    for name in seen:
-        look, path = seen[name], seen.path(name)
+    for name in run:
+        look, path = run[name], run.path(name)
         if "#" not in path:
             heads = look.shape[-3] if look.caption.headed else 1
             attentions.append(Attention(name, path, len(attentions), heads, look.shape))

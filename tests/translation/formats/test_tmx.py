@@ -8,7 +8,7 @@ import pytest
 
 from regard.errors import ConfigurationError, DataError
 from regard.translation.formats import xml
-from regard.translation.formats.tmx import LinkedUnit, Tmx, is_tmx, written
+from regard.translation.formats.tmx import LinkedUnit, Tmx, is_tmx, tmx_lines
 
 pytest.importorskip("lxml")
 
@@ -151,7 +151,7 @@ def test_units_that_were_read_are_not_kept(tmp_path, monkeypatch):
 def test_what_is_written_is_read_again_with_its_links(tmp_path):
     texts = ('a < "b" &amp;', "c\x00d")
     linked = LinkedUnit(texts, (["a", "<", '"b"', "&amp;"], ["c", "d"]), "0-0")
-    lines = list(written(iter([linked]), ("es", "en")))
+    lines = list(tmx_lines(iter([linked]), ("es", "en")))
     path = tmp_path / "a.tmx"
     path.write_text("\n".join(lines))
     assert list(Tmx(path).rows()) == [(texts[0], "c d")]

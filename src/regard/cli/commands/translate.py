@@ -389,7 +389,7 @@ def _lines(inputs: InputOptions, out: Path | None) -> tuple[Iterator[str], int]:
         return map(streams.argument, inputs.texts), streams.LINES
     from regard.translation.text.corpora import decoded_lines
 
-    source, name = _opened(inputs, out)
+    source, name = _binary_input(inputs, out)
     by_hand = inputs.input is None and source.isatty()
     if by_hand:
         print("one sentence a line; Ctrl-D ends", file=sys.stderr)
@@ -400,13 +400,13 @@ def _document(inputs: InputOptions, out: Path | None) -> Document:
     """The input, as a file of its format."""
     from regard.translation.formats import FORMATS, decode, tables
 
-    source, name = _opened(inputs, out)
+    source, name = _binary_input(inputs, out)
     if inputs.columns:
         return tables.read(decode(source, name), name, inputs.columns)
     return FORMATS[inputs.format](decode(source, name), name)
 
 
-def _opened(inputs: InputOptions, out: Path | None) -> tuple[BinaryIO, str]:
+def _binary_input(inputs: InputOptions, out: Path | None) -> tuple[BinaryIO, str]:
     """The open input, and its name in errors."""
     from regard.translation.text.corpora import open_text
 

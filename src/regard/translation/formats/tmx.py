@@ -135,7 +135,7 @@ class LinkedUnit:
     links: str
 
 
-def written(units: Iterator[LinkedUnit], languages: tuple[str, str]) -> Iterator[str]:
+def tmx_lines(units: Iterator[LinkedUnit], languages: tuple[str, str]) -> Iterator[str]:
     """The lines of a translation memory. Words and links are properties: "x-words" and "x-links"."""
     yield '<?xml version="1.0" encoding="UTF-8"?>'
     yield '<tmx version="1.4">'

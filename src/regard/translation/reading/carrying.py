@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from regard.translation.evaluation.alignment import Link, WordLinks
-from regard.translation.reading.changes import by_target, changed, inverse
+from regard.translation.reading.changes import by_target, inverse, with_changes
 from regard.translation.reading.placeholders import COUNTS, standing_alone
 from regard.translation.reading.placement import insertions, without
 from regard.translation.reading.readings import TermTranslator, clearer
@@ -238,7 +238,7 @@ def _put_back(
             for match in standing_alone(word).finditer(candidate.text)
         ]
         inserted = insertions(bare.sentence, candidate.text, places, candidate_links, bare.terms)
-        new = changed(candidate, sorted([*carried, *inserted], key=_place), source_words)
+        new = with_changes(candidate, sorted([*carried, *inserted], key=_place), source_words)
         if candidate.alignment:
             links_of_stand_ins = _links(bare.sentence, new)
             new = replace(new, alignment=by_target([*new.alignment, *links_of_stand_ins]))
@@ -266,7 +266,7 @@ def restored(translation: Translation, stand_ins: StandIns) -> Translation:
     source_changes = stand_ins.sources(translation.source)
     source_words = moved_words(translation.source, source_changes)
     candidates = [
-        changed(candidate, stand_ins.targets(candidate.text), source_words)
+        with_changes(candidate, stand_ins.targets(candidate.text), source_words)
         for candidate in translation.alternatives
     ]
     best = vars(candidates[0]) if candidates else {}

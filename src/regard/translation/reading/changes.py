@@ -10,7 +10,7 @@ from regard.translation.results import Candidate, Word
 from regard.translation.text.replacements import Replacement, moved_words, replaced
 
 
-def changed(
+def with_changes(
     candidate: Candidate,
     changes: Sequence[Replacement],
     source_words: Sequence[Collection[int]],

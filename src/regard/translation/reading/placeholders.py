@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from regard.translation.reading.changes import changed, inverse
+from regard.translation.reading.changes import inverse, with_changes
 from regard.translation.reading.readings import Reading, SentenceTranslator, clearer
 from regard.translation.results import Translation
 from regard.translation.settings.search import Search
@@ -210,7 +210,7 @@ def _restored(
     filling = _filling(placeholders)
     source_words = inverse(moved_words(source, filling), len(replaced(source, filling).split()))
     candidates = [
-        changed(candidate, _putting(candidate.text, placeholders), source_words)
+        with_changes(candidate, _putting(candidate.text, placeholders), source_words)
         for candidate in complete
     ]
     read_as = {term.text: word for term, word in placeholders}

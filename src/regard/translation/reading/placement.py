@@ -150,7 +150,7 @@ class _Placement:
                 open_pairs.pop()
             _, low, high, claimed, outer = open_pairs[-1]
             words = range(bisect(self.cores, start), bisect(self.cores, stop))
-            if match := self._written(start, low, high, claimed):
+            if match := self._term_match(start, low, high, claimed):
                 offsets[start], offsets[stop] = match.span()
                 begin, end = self._words_of(match)
                 claimed.update(range(begin, end))
@@ -175,7 +175,9 @@ class _Placement:
             open_pairs.append((stop, begin, end, set(), words))
         return offsets
 
-    def _written(self, start: int, low: int, high: int, claimed: set[int]) -> re.Match[str] | None:
+    def _term_match(
+        self, start: int, low: int, high: int, claimed: set[int]
+    ) -> re.Match[str] | None:
         """Where the translation has the target of a term, in free words from `low` to `high`."""
         target = self.terms.get(start)
         if target is None:

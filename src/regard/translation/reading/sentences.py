@@ -10,7 +10,7 @@ from itertools import chain, repeat
 
 from regard.translation.doubts import Doubts, doubted
 from regard.translation.evaluation.alignment import Link
-from regard.translation.reading.changes import changed
+from regard.translation.reading.changes import with_changes
 from regard.translation.reading.placeholders import with_placeholders
 from regard.translation.reading.readings import Reading, SentenceTranslator, clearer
 from regard.translation.results import Candidate, Translation, Word
@@ -127,7 +127,7 @@ def with_source_words(
         changes = _copies(source, translation.text, set(inventions), row_links.links)
         best = translation.alternatives[0]
         same_words = [[place] for place in range(len(source.split()))]
-        copied = changed(best, changes, same_words)
+        copied = with_changes(best, changes, same_words)
         new = replace(
             translation,
             **vars(copied),

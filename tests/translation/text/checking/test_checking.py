@@ -28,7 +28,7 @@ def table(folder: Path, *lines: str | bytes, name: str = "a.tsv") -> Tsv:
 def findings_of(report: Report) -> dict[str, list[str]]:
     """Each finding's places, by its level and kind; files by their names alone."""
     return {
-        f"{finding.level}: {finding.what}": [place.rpartition("/")[2] for place in finding.where]
+        f"{finding.level}: {finding.fault}": [place.rpartition("/")[2] for place in finding.where]
         for finding in report.findings.values()
     }
 

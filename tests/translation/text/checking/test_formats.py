@@ -17,7 +17,7 @@ LINES = [f"zdanie {n}\tsatz {n}" for n in range(30)]
 
 def findings_of(path: Path) -> dict[str, list[str]]:
     findings = check([Tsv(path)]).findings.values()
-    return {f"{one.level}: {one.what}": one.where for one in findings}
+    return {f"{one.level}: {one.fault}": one.where for one in findings}
 
 
 def table(folder: Path, *lines: str) -> Path:

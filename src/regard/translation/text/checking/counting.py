@@ -106,7 +106,7 @@ class Finding:
     """
 
     level: Level
-    what: str
+    fault: str
     count: int = 0
     where: list[str] = field(default_factory=list)
 
@@ -114,7 +114,7 @@ class Finding:
         more = self.where and self.count > len(self.where)
         places = ", ".join([*self.where, *(["..."] if more else [])])
         count = f" ({self.count:,})" if self.count > 1 else ""
-        return f"{self.level}: {self.what}{count}" + (f": {places}" if places else "")
+        return f"{self.level}: {self.fault}{count}" + (f": {places}" if places else "")
 
 
 class Findings(dict[tuple[Level, str], Finding]):
