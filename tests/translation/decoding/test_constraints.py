@@ -2,12 +2,17 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.translation.decoding.toy import Tied, Toy, every_translation, some_sources
 
 from regard.errors import ConfigurationError
-from regard.translation.decoding.constraints import Constraint, Constraints, Progress
+from regard.translation.decoding.constraints import (
+    PLACEMENTS,
+    Constraint,
+    Constraints,
+    Progress,
+)
 from regard.translation.decoding.search import translate_batch
 from regard.translation.engines import SearchEngine
 from regard.translation.settings.search import Search
@@ -15,6 +20,9 @@ from regard.translation.text.tokenizer import EOS
 from regard.translation.translator import Translator
 
 TOKENS = st.lists(st.integers(4, 5), min_size=1, max_size=3)
+# Terms that begin, end, contain and repeat one another, and tokens that go on with their last words.
+TERMS = st.lists(st.lists(st.integers(4, 6), min_size=1, max_size=4), min_size=1, max_size=4)
+BARRED = st.frozensets(st.integers(4, 6), max_size=1)
 SENTENCES = st.lists(st.lists(TOKENS, max_size=3), min_size=3, max_size=3)
 
 
@@ -67,21 +75,53 @@ def test_a_beam_that_holds_everything_finds_the_best_of_all_that_have_them(
     (hypotheses,) = constrained(
         model, source, lengths, [required], beam=1000, length_margin=longest, compiled=compiled
     )
-    # "4 5" and "5 4" may share no token; a longer one that is interrupted does not count for a shorter one within it.
     possible = [
         one
         for one in every_translation(model, source, lengths, longest)
-        if not reduced(one.tokens, required).needed
+        if placed(one.tokens, required)
     ]
     assert hypotheses[0].score == pytest.approx(possible[0].score, abs=1e-5)
-    assert all(placed(one.tokens, required) for one in possible)
 
 
-def reduced(tokens, required):
-    progress = Progress(tuple(Constraint(tuple(sequence)) for sequence in required))
-    for token in tokens:
-        progress = progress.followed_by(token)
-    return progress
+def fewest_needed(tokens, terms, barred, used=frozenset()):
+    """How many tokens of terms must follow, by trying all places that are not used for every term."""
+    if not terms:
+        return 0
+    term, *others = terms
+    least = len(term) + fewest_needed(tokens, others, barred, used)  # it has no place
+    for start in range(len(tokens)):
+        written, following = term[: len(tokens) - start], tokens[start + len(term) :][:1]
+        places = set(range(start, start + len(written)))
+        if tokens[start : start + len(written)] == written and not (
+            places & used or barred.intersection(following)
+        ):
+            rest = len(term) - len(written)
+            least = min(least, rest + fewest_needed(tokens, others, barred, used | places))
+    return least
+
+
+@settings(max_examples=300)
+@given(TERMS, BARRED, st.lists(st.integers(4, 7), max_size=9))
+def test_terms_count_wherever_they_stand(terms, barred, tokens):
+    """Also where a term begins, ends or is inside of another one that is not completed."""
+    progress = Progress.of(Constraint(tuple(term), barred) for term in terms)
+    assert progress.after(tokens).needed == fewest_needed(tokens, terms, barred)
+
+
+@given(TERMS, BARRED, st.lists(st.integers(4, 7), max_size=9))
+def test_tokens_that_continue_terms_leave_fewer(terms, barred, tokens):
+    progress = Progress.of(Constraint(tuple(term), barred) for term in terms).after(tokens)
+    fewer = {token for token in range(4, 8) if progress.followed_by(token).needed < progress.needed}
+    assert progress.continued == fewer
+    if not barred:
+        assert bool(fewer) == bool(progress.needed)
+
+
+def test_many_terms_that_overlap_keep_few_placements():
+    terms = [term for at in range(0, 18, 3) for term in ((at, at + 1), (at + 1, at + 2))]
+    progress = Progress.of(map(Constraint, terms)).after(range(18))
+    assert len(progress.placements) <= PLACEMENTS + 1
+    assert progress.needed == 12
 
 
 @given(st.integers(0, 1000), st.integers(2, 5), st.booleans())
@@ -104,8 +144,9 @@ def test_constraints_longer_than_a_translation_make_room():
 def test_a_word_of_a_constraint_is_not_gone_on_with():
     tokenizer = Translator.open("es-en-tiny").tokenizers.target
     constraints = Constraints.words([["the cat", "C++"]], [99], tokenizer, torch.device("cpu"))
-    (cat, plus), inside = constraints.sentences[0], constraints.inside
-    assert (cat.ends_word, plus.ends_word) == (True, False)
+    ((placement,), inside) = constraints.sentences[0].placements, constraints.inside
+    cat, plus = placement.missing
+    assert (bool(cat.barred), bool(plus.barred)) == (True, False)
     log_p = torch.zeros(1, 3, len(tokenizer))
     tokens = torch.tensor([[[9] * len(cat.tokens), list(cat.tokens), [*cat.tokens[:-1], 9]]])
     constraints.restrict(log_p, tokens)

@@ -8,9 +8,9 @@ Lexically Constrained Decoding for Translation and Monolingual Rewriting").
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import NamedTuple, Self
 
 import torch
@@ -21,69 +21,146 @@ from regard.translation.decoding.prefix import LogP, Written, ends_in_word, insi
 from regard.translation.models.protocol import Logits
 from regard.translation.text.tokenizer import EOS, Tokenizer
 
+PLACEMENTS = (
+    64  # of a beginning that are kept: more are only of constraints that overlap in many ways
+)
 _NEVER = float("-inf")
 
 
 class Constraint(NamedTuple):
-    """Tokens that follow one another in a translation; `ends_word`: no piece may go on with the last word."""
+    """Tokens that follow one another in a translation, and the pieces that would go on with their last word."""
 
     tokens: tuple[int, ...]
-    ends_word: bool = False
+    barred: frozenset[int] = frozenset()
 
 
-class Progress(NamedTuple):
-    """How far a beginning is with its constraints.
+class Placement(NamedTuple):
+    """Constraints at places of a beginning that share no token.
 
     Attributes:
-        missing: the constraints that it does not have.
-        matched: the tokens at its end that one of these begins with. Where they are all of one, that is complete
-            unless the next token makes them the beginning of a longer one.
-
-    >>> cat = Constraint((7, 8))
-    >>> [reduce(Progress.followed_by, tokens, Progress((cat,))).needed for tokens in ([7], [7, 7, 8], [7, 8, 9])]
-    [1, 0, 0]
+        missing: the constraints that have no place.
+        current: the one at the end; None where the next token may begin any.
+        length: how many of its tokens are written. A complete one keeps its place if the next token is not barred.
     """
 
     missing: tuple[Constraint, ...]
-    matched: tuple[int, ...] = ()
+    current: Constraint | None = None
+    length: int = 0
 
     @property
-    def complete(self) -> Constraint | None:
-        """The constraint whose tokens are all at the end."""
-        return next((each for each in self.missing if each.tokens == self.matched), None)
+    def rest(self) -> tuple[int, ...]:
+        """The tokens that the constraint at the end has left."""
+        return () if self.current is None else self.current.tokens[self.length :]
+
+    @property
+    def barred(self) -> frozenset[int]:
+        """The tokens that would take its place from the constraint at the end."""
+        return frozenset() if self.current is None or self.rest else self.current.barred
 
     @property
     def needed(self) -> int:
         """How many tokens of constraints must follow."""
-        return sum(len(each.tokens) for each in self.missing) - len(self.matched)
+        return len(self.rest) + sum(len(each.tokens) for each in self.missing)
 
     def continued(self) -> set[int]:
-        """The tokens that a constraint continues with, or begins with where none is incomplete."""
-        size, constraints = len(self.matched), list(self.missing)
-        tokens = {
-            each.tokens[size]
-            for each in constraints
-            if each.tokens[:size] == self.matched and len(each.tokens) > size
-        }
-        if self.complete is not None:
-            constraints.remove(self.complete)
-            tokens.update(each.tokens[0] for each in constraints)
-        return tokens
+        """The tokens that leave fewer."""
+        return set(self.rest[:1]) or {each.tokens[0] for each in self.missing} - self.barred
+
+    def followed_by(self, token: int) -> Iterator[Placement]:
+        """Those of the beginning with one more token."""
+        if self.current is not None and self.rest:
+            if token == self.rest[0]:
+                yield Placement._at_end(self.missing, self.current, self.length + 1)
+        elif token not in self.barred:
+            yield Placement(self.missing)
+            for constraint in set(self.missing):
+                if token == constraint.tokens[0]:
+                    missing = list(self.missing)
+                    missing.remove(constraint)
+                    yield Placement._at_end(tuple(missing), constraint, 1)
+
+    @classmethod
+    def _at_end(
+        cls, missing: tuple[Constraint, ...], constraint: Constraint, length: int
+    ) -> Placement:
+        """With `length` tokens of a constraint at the end. One whose place is sure is not current any more."""
+        is_sure = length == len(constraint.tokens) and not constraint.barred
+        return cls(missing) if is_sure else cls(missing, constraint, length)
+
+    def serves_for(self, other: Placement) -> bool:
+        """Whether all that can follow with the other one can follow with this one."""
+        is_as_far = self.current is None or self[1:] == other[1:]
+        return is_as_far and Counter(self.missing) <= Counter(other.missing)
+
+
+class Progress:
+    """How far a beginning is with its constraints: a state of the automaton that reads its tokens.
+
+    The states, made when they are reached, are sets of placements. So a constraint counts wherever it stands: also
+    where it begins, or is inside of, another one that is not completed.
+
+    Attributes:
+        placements: without those that others serve for.
+        needed: how many tokens of constraints must follow.
+
+    >>> cat, flap = Constraint((7, 8)), Constraint((7, 8, 9, 5))
+    >>> [Progress.of([cat, flap]).after(tokens).needed for tokens in ([7], [7, 8, 9], [7, 8, 9, 9], [7, 8, 9, 5])]
+    [5, 3, 4, 2]
+    """
+
+    def __init__(
+        self,
+        placements: frozenset[Placement],
+        states: dict[frozenset[Placement], Progress] | None = None,
+    ) -> None:
+        self.placements = placements
+        self.needed = min(each.needed for each in placements)
+        self._states = {} if states is None else states
+        self._following: dict[int, Progress] = {}
+
+    @classmethod
+    def of(cls, constraints: Iterable[Constraint]) -> Self:
+        """That of an empty beginning."""
+        return cls(frozenset([Placement(tuple(each for each in constraints if each.tokens))]))
 
     def followed_by(self, token: int) -> Progress:
         """That of the beginning with one more token."""
-        if not self.missing:
-            return self
-        longer = (*self.matched, token)
-        if any(each.tokens[: len(longer)] == longer for each in self.missing):
-            return Progress(self.missing, longer)
-        if not self.matched:
-            return self
-        missing, tokens = list(self.missing), longer[1:]
-        if self.complete is not None:
-            missing.remove(self.complete)
-            tokens = (token,)
-        return reduce(Progress.followed_by, tokens, Progress(tuple(missing)))
+        following = self._following.get(token)
+        if following is None:
+            placements = _best({new for each in self.placements for new in each.followed_by(token)})
+            following = self._states.setdefault(placements, Progress(placements, self._states))
+            self._following[token] = following
+        return following
+
+    def after(self, tokens: Iterable[int]) -> Progress:
+        """That of the beginning with more tokens."""
+        return reduce(Progress.followed_by, tokens, self)
+
+    @cached_property
+    def nearest(self) -> list[Placement]:
+        """The placements that need fewest tokens."""
+        return [each for each in self.placements if each.needed == self.needed]
+
+    @cached_property
+    def continued(self) -> frozenset[int]:
+        """The tokens that leave fewer."""
+        return frozenset().union(*(each.continued() for each in self.nearest))
+
+    @cached_property
+    def is_word(self) -> bool:
+        """Whether `needed` counts a constraint at the end whose last word must not go on."""
+        return any(each.barred for each in self.nearest)
+
+
+def _best(placements: set[Placement]) -> frozenset[Placement]:
+    """Those that no other one serves for; at most `PLACEMENTS`, and one that the next token may follow in any case."""
+    best = [
+        each
+        for each in placements
+        if not any(other.serves_for(each) for other in placements if other != each)
+    ]
+    best.sort(key=lambda each: (each.needed, each.length, each.rest, each.missing))
+    return frozenset([*best[:PLACEMENTS], next(each for each in best if each.current is None)])
 
 
 @dataclass(frozen=True)
@@ -91,19 +168,17 @@ class Constraints:
     """What each translation of a batch must contain.
 
     Attributes:
-        sentences: the constraints of each.
+        sentences: for each, the progress of an empty beginning.
         inside: the pieces that would go on with a word; None where no word is to be protected.
     """
 
-    sentences: tuple[tuple[Constraint, ...], ...]
+    sentences: tuple[Progress, ...]
     inside: Bool[Tensor, " vocabulary"] | None = None
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[Sequence[int]]]) -> Self:
         """Any ids."""
-        return cls(
-            tuple(tuple(Constraint(tuple(ids)) for ids in each if ids) for each in sentences)
-        )
+        return cls(tuple(Progress.of(Constraint(tuple(ids)) for ids in each) for each in sentences))
 
     @classmethod
     def words(
@@ -116,20 +191,25 @@ class Constraints:
         """Whole words (see `Prefixes.words`), of sentences whose translations have room for them; None for none."""
         if not any(sentences):
             return None
+        inside, nothing = inside_words(tokenizer, device), frozenset[int]()
+        barred = frozenset(inside.nonzero().flatten().tolist())
         constraints = [
-            tuple(Constraint(tuple(tokenizer.encode(text)), ends_in_word(text)) for text in texts)
+            Progress.of(
+                Constraint(tuple(tokenizer.encode(text)), barred if ends_in_word(text) else nothing)
+                for text in texts
+            )
             for texts in sentences
         ]
         fitting = (
-            sentence if Progress(sentence).needed <= most else ()
+            sentence if sentence.needed <= most else Progress.of([])
             for sentence, most in zip(constraints, longest, strict=True)
         )
-        return cls(tuple(fitting), inside_words(tokenizer, device))
+        return cls(tuple(fitting), inside)
 
     @property
     def lengths(self) -> list[int]:
         """How many tokens the constraints of each sentence have."""
-        return [Progress(constraints).needed for constraints in self.sentences]
+        return [sentence.needed for sentence in self.sentences]
 
     def select(self, rows: Int[Tensor, " kept"]) -> Constraints:
         return replace(self, sentences=tuple(self.sentences[row] for row in rows.tolist()))
@@ -137,22 +217,24 @@ class Constraints:
     def progress(self, tokens: Written) -> list[list[Progress]]:
         """That of each beginning of each sentence."""
         return [
-            [
-                reduce(Progress.followed_by, beginning, Progress(constraints))
-                for beginning in beginnings
-            ]
-            for constraints, beginnings in zip(self.sentences, tokens.tolist(), strict=True)
+            [sentence.after(beginning) for beginning in beginnings]
+            for sentence, beginnings in zip(self.sentences, tokens.tolist(), strict=True)
         ]
 
     def restrict(self, log_p: LogP, tokens: Written) -> LogP:
-        """Set the end of beginnings without all constraints, and what would change a last word, to -inf, in place."""
+        """Set the end of beginnings without all constraints, and what would change a last word, to -inf, in place.
+
+        A piece that continues another constraint may change it.
+        """
         for row, beginnings in enumerate(self.progress(tokens)):
             for column, progress in enumerate(beginnings):
                 if progress.needed:
                     log_p[row, column, EOS] = _NEVER
-                complete = progress.complete
-                if complete is not None and complete.ends_word and self.inside is not None:
+                if progress.is_word and self.inside is not None:
+                    continued = list(progress.continued)
+                    log_p_continued = log_p[row, column, continued]
                     log_p[row, column, self.inside] = _NEVER
+                    log_p[row, column, continued] = log_p_continued
         return log_p
 
     def with_continuations(
@@ -173,7 +255,7 @@ class Constraints:
         """
         usable_words = words.masked_fill(best == _NEVER, EOS).tolist()
         tokens = [
-            [] if row is None else sorted(each.continued().difference(usable))
+            [] if row is None else sorted(each.continued.difference(usable))
             for each, row, usable in zip(progress, rows, usable_words, strict=True)
         ]
         shape = len(tokens), max(map(len, tokens))
