@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 import regard
 
 EAGER = r'is compiled: .* inside `with torch\.compiler\.set_stance\("force_eager"\):`'
 X = torch.randn(1, 5, 8, generator=torch.Generator().manual_seed(0))
+NUDGE = regard.edits.Scale(1 - 1e-3)
 pytestmark = pytest.mark.filterwarnings("ignore:Using `torch.compile")
 
 
@@ -17,6 +19,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:Using `torch.compile")
 def reset():
     yield
     torch._dynamo.reset()
+
+
+def METRIC(output):
+    return output[..., 0].sum()
 
 
 def encoder():
@@ -29,6 +35,10 @@ def of_module(model):
     return torch.compile(model, backend="aot_eager")
 
 
+def for_debugging(model):
+    return torch.compile(model, backend="eager")
+
+
 def in_place(model):
     model.compile(backend="aot_eager")
     return model
@@ -39,7 +49,7 @@ def of_forward(model):
     return model
 
 
-@pytest.mark.parametrize("compile_model", [of_module, in_place, of_forward])
+@pytest.mark.parametrize("compile_model", [of_module, for_debugging, in_place, of_forward])
 @torch.no_grad()
 def test_a_compiled_model_is_seen_where_it_runs_uncompiled_with_the_same_bits(compile_model):
     plain = encoder()
@@ -69,3 +79,68 @@ def test_changes_and_effects_of_a_compiled_model_say_the_same():
         effects = regard.effects(model, X, lambda output: output[..., 0].sum())
     expected = regard.effects(encoder(), X, lambda output: output[..., 0].sum())
     assert torch.equal(effects.array(), expected.array())
+
+
+class Twice(nn.Module):
+    """Computes two attentions by itself, and holds a module that computes another one."""
+
+    def __init__(self, inner=True):
+        super().__init__()
+        self.project = nn.Linear(8, 8)
+        self.inner = Twice(inner=False) if inner else None
+
+    def forward(self, x):
+        for _ in range(2):
+            heads = self.project(x).unflatten(-1, (2, 4)).transpose(-2, -3)
+            x = x + F.scaled_dot_product_attention(heads, heads, heads).transpose(-2, -3).flatten(
+                -2
+            )
+        return x if self.inner is None else self.inner(x)
+
+
+@torch.no_grad()
+def test_each_attention_of_a_module_has_its_effect():
+    torch.manual_seed(0)
+    model = Twice()
+    table = regard.effects(model, X, METRIC, of="layers", progress=False)
+    assert [row.name for row in table] == ["self", "#1.self", "inner.self", "inner#1.self"]
+    base = METRIC(model(X))
+    for row in table:
+        with regard.change(model, {row.name: regard.edits.Scale(0.0)}):
+            effect = METRIC(model(X)) - base
+        assert row.effect == pytest.approx(float(effect), abs=1e-5)
+    with regard.change(model, {"inner": regard.edits.Scale(0.0)}) as change:
+        model(X)
+    assert [name in change for name in ("self", "inner.self", "inner#1.self")] == [
+        False,
+        True,
+        True,
+    ]
+    exact = regard.effects(model, X, METRIC, edit=NUDGE, progress=False)
+    near = regard.effects(model, X, METRIC, edit=NUDGE, method="gradient")
+    assert torch.allclose(near.array(), exact.array(), atol=1e-5)
+    assert list(regard.routes(model, X, METRIC).flows) == [row.name for row in table]
+
+
+@torch.no_grad()
+def test_attentions_of_graphs_are_never_taken_for_one():
+    """torch's debugging backend "eager" calls functions that a watch sees, but no modules."""
+    model = Twice()
+    model.inner.compile(backend="eager")
+    with pytest.warns(RuntimeWarning, match="inner: " + EAGER), regard.watch(model) as seen:
+        model(X)
+    assert list(seen) == ["self", "#1.self"]
+    with (
+        pytest.warns(RuntimeWarning, match="not everything was changed; inner " + EAGER),
+        regard.change(model, {"*": torch.relu}),
+    ):
+        model(X)
+    with (
+        pytest.raises(regard.WatchError, match=EAGER),
+        regard.change(for_debugging(encoder()), {"*": torch.relu}) as change,
+    ):
+        change.model(X)
+    traced = torch.fx.symbolic_trace(Twice())  # of this graph it is known that it computes all
+    with regard.watch(traced) as seen:
+        traced(X)
+    assert list(seen) == ["self", "#1.self", "#2.self", "#3.self"]

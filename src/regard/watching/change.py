@@ -16,8 +16,14 @@ from regard.attention.looks import Look
 from regard.watching.edits import Edit
 from regard.watching.errors import WatchError
 from regard.watching.interception import begin, end
-from regard.watching.paths import in_tower, matches, short
-from regard.watching.running import CROSSING, Observer, Stack, reports_suppressed
+from regard.watching.paths import exactly, in_tower, matches, short
+from regard.watching.running import (
+    CROSSING,
+    Observer,
+    RunningModule,
+    Stack,
+    reports_suppressed,
+)
 from regard.watching.watch import add_compiled
 
 OnWeights = Callable[[Tensor], Tensor]
@@ -109,7 +115,7 @@ class Change(Observer):
         if kind is not None:
             return
         compiled: dict[str, str] = {}
-        add_compiled(compiled, dict(self.model.named_modules()), self._ran)
+        add_compiled(compiled, dict(self.model.named_modules()), self._ran, self.graphs)
         reasons = "".join(f"; {path or 'the model'} {why}" for path, why in compiled.items())
         missing = [name for name in self._edits if name not in self._matched]
         if missing:
@@ -132,9 +138,10 @@ class Change(Observer):
         """The edit of the attention that is running; None if there is none."""
         if not (edits := self._edits_of(path, stack)):
             return None
+        path += stack[-1].suffix
         if path not in self._running:
             with reports_suppressed():  # the outputs of another run are computed by regard.attend
-                self._running[path] = _Edited(edits, _names(path, stack))
+                self._running[path] = _Edited(edits, _names(path, stack[-1]))
         return self._running[path]
 
     def __contains__(self, name: object) -> bool:
@@ -157,7 +164,8 @@ class Change(Observer):
         raise KeyError(f"no attention {name!r} was edited; edited were {list(self._running)}")
 
     def _edits_of(self, path: str, stack: Stack) -> list[Edit | OnWeights]:
-        attention_names = _names(path, stack)
+        path += stack[-1].suffix
+        attention_names = _names(path, stack[-1])
         self._known.add(attention_names[1])
         self._ran.add(path)
         matching: list[Edit | OnWeights] = []
@@ -168,12 +176,12 @@ class Change(Observer):
         return matching
 
 
-def _names(path: str, stack: Stack) -> list[str]:
-    """The path of an attention, and its short names."""
-    frame = stack[-1]
+def _names(path: str, frame: RunningModule) -> list[str]:
+    """The path of an attention, its short names, and the pattern of it alone."""
     crosses = bool(CROSSING.search(path)) or frame.crosses_by_name or frame.crosses
     kinds = ["self", "causal"] * (not crosses) + ["cross"] * (crosses is not False)
-    return [path, *(name(path, kind) for name in (short, in_tower) for kind in kinds)]
+    short_names = [name(path, kind) for name in (short, in_tower) for kind in kinds]
+    return [path, *short_names, exactly(path)]
 
 
 class _Edited:

@@ -89,9 +89,7 @@ def output_gradients(
         except WatchError:
             len(attentions)  # where no attention was seen, this raises with the reasons
             raise
-        paths = {
-            name: attentions.path(name) for name in attentions if "#" not in attentions.path(name)
-        }
+        paths = {name: attentions.path(name) for name in attentions}
         if any(
             len(shifts[path]) != 1 or len(attentions.steps(name)) != 1
             for name, path in paths.items()

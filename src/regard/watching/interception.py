@@ -31,6 +31,7 @@ Wrapper = Callable[[Function], Function]
 WRAPPERS: dict[str, Wrapper] = {}  # by the path of the function
 ORIGINALS: dict[str, Function] = {}  # of those that were registered as objects
 ADAPTERS: dict[str, "Adapter"] = {}
+GENERATED = "<eval_with_key>"  # in the file names of code that torch.fx generates
 
 
 def register(
@@ -123,6 +124,10 @@ class Adapter:
         @functools.wraps(original)
         def through(*arguments: Any, **named: Any) -> Any:
             observed = not torch.compiler.is_compiling() and running.is_observed()
+            if observed and _is_called_by_graph():
+                running.report_graph()
+                with running.reports_suppressed():
+                    return original(*arguments, **named)
             if not observed or (self.when and not self.when(*arguments, **named)):
                 return original(*arguments, **named)
             running.attention_begins(arguments, named)
@@ -166,6 +171,12 @@ class Adapter:
         place = 2 + bool(arguments and isinstance(arguments[0], nn.Module))
         arguments = (*arguments[:place], outputs, *arguments[place + 1 :])
         return read(ones, *arguments, **named)
+
+
+def _is_called_by_graph() -> bool:
+    """Whether the caller of a wrapper is a graph of torch.compile, in which no module runs."""
+    caller = sys._getframe(2).f_code.co_filename
+    return GENERATED in caller and not isinstance(running.module(), torch.fx.GraphModule)
 
 
 def edited_outputs(call: CapturedCall, edit: running.Edit) -> Tensor:

@@ -52,10 +52,19 @@ def matches(path: str, name: str, layers: Layers) -> bool:
         else any(
             fnmatchcase(label, pattern)
             for label in (path, name)
-            for pattern in (layer, f"{layer}.*")
+            for pattern in (layer, f"{layer}.*", f"{layer}#*")
         )
         for layer in layers
     )
+
+
+def exactly(path: str) -> str:
+    """The pattern of one attention, without others of its module and those of modules inside.
+
+    >>> [exactly(path) for path in ("", "layers.0", "layers.0#1")]
+    ['#0', 'layers.0#0', 'layers.0#1']
+    """
+    return path if "#" in path else f"{path}#0"
 
 
 def is_selected(path: str, layers: Layers) -> bool:

@@ -223,7 +223,7 @@ class Recording:
 
     def add(self, path: str, stack: Stack, capture: Callable[[], Captured]) -> None:
         """Record a call of the attention that is running, or follow it if `layers` excludes it."""
-        number = f"#{stack[-1].attention}" if stack[-1].attention else ""
+        number = stack[-1].suffix
         if self._layers is not None and not is_selected(path, self._layers):
             self.excluded.setdefault(path)
             if self._followed is not None and not transformed():

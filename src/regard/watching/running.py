@@ -59,6 +59,11 @@ class RunningModule:
     read: set[Read] = field(default_factory=set)
     children: Counter[str] = field(default_factory=Counter)
 
+    @property
+    def suffix(self) -> str:
+        """What the path of the running attention ends with, where it is not the first of the module."""
+        return f"#{self.attention}" if self.attention else ""
+
 
 Stack = tuple[RunningModule, ...]
 
@@ -124,9 +129,13 @@ class Observer:
     """A watch or a change of a model, which is called when modules and attentions of the model run.
 
     It can be opened once. One that never was opened warns when it is dropped.
+
+    Attributes:
+        graphs: paths of modules that called graphs of torch.compile with attention. Which module it is of is not known.
     """
 
     model: nn.Module
+    graphs: set[str]
     is_open = was_opened = False
     _paths: dict[int, str]  # of the registered modules, by identity
 
@@ -139,6 +148,7 @@ class Observer:
     def begin(self) -> None:
         self._paths = {id(module): path for path, module in self.model.named_modules()}
         self.is_open = self.was_opened = True
+        self.graphs = set()
         _observers.set((*(each for each in _observers.get() if each.is_open), self))
 
     def end(self) -> None:
@@ -301,6 +311,11 @@ def report_attention(capture: Callable[[], Any], edited: bool = False) -> None:
     stack[-1].attentions = max(stack[-1].attentions, stack[-1].attention + 1)
 
 
+def module() -> nn.Module:
+    """The running module."""
+    return _stack.get()[-1].module
+
+
 def reports() -> int:
     """How many attentions of the running module were reported."""
     return _stack.get()[-1].reports
@@ -324,6 +339,12 @@ def _is_named_cross(stack: Stack) -> bool:
 
 def _projecting(stack: Stack) -> RunningModule | None:
     return next((each for each in reversed(stack[-2:]) if each.read), None)
+
+
+def report_graph() -> None:
+    """Report an attention of a compiled graph."""
+    for observer, path in _observing(_stack.get()):
+        observer.graphs.add(path)
 
 
 def report_softmax(weights: object, axis: object) -> None:

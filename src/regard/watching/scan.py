@@ -18,7 +18,7 @@ from regard.watching.effect_table import Effect, EffectTable
 from regard.watching.gradients import of_entries
 from regard.watching.inputs import ModelInputs, copy_of, leaves
 from regard.watching.metrics import Metric
-from regard.watching.paths import Layers
+from regard.watching.paths import Layers, exactly
 from regard.watching.replay import Blocks
 from regard.watching.units import Attention, Of, OfCopies, Unit, attentions_of, units_of
 from regard.watching.watch import watch
@@ -167,7 +167,9 @@ class Scan:
         entries = self.inputs.entries
         with ExitStack() as stack:
             stack.enter_context(self._blocks.replayed(blocks, entries, copies))
-            stack.enter_context(change(self.model, edits))
+            stack.enter_context(
+                change(self.model, {exactly(path): edit for path, edit in edits.items()})
+            )
             output = self._pass(copies)
         return (copy_of(output, number, copies, entries) for number in range(copies))
 

@@ -83,13 +83,12 @@ class OfCopies(Edit):
 
 
 def attentions_of(run: Seen) -> list[Attention]:
-    """The attentions of a run. One that its module computes second is edited with the first."""
+    """The attentions of a run."""
     attentions: list[Attention] = []
-    for name in run:
-        look, path = run[name], run.path(name)
-        if "#" not in path:
-            heads = look.shape[-3] if look.caption.headed else 1
-            attentions.append(Attention(name, path, len(attentions), heads, look.shape))
+    for layer, name in enumerate(run):
+        look = run[name]
+        heads = look.shape[-3] if look.caption.headed else 1
+        attentions.append(Attention(name, run.path(name), layer, heads, look.shape))
     return attentions
 
 

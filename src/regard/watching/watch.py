@@ -146,7 +146,7 @@ class Watch(Observer):
         end(self)
         recording = self._recording
         modules = dict(self.model.named_modules()) | self._called
-        add_compiled(recording.unseen, modules, recording.records)
+        add_compiled(recording.unseen, modules, recording.records, self.graphs)
         add_attentive(recording.unseen, self._called, recording.records, self._layers)
         add_softmaxes(recording.unseen, self._softmaxes, recording.records)
         recording.ran = bool(self._called)
@@ -209,9 +209,12 @@ def _bytes(memory: int | str | None) -> int | None:
 
 
 def add_compiled(
-    unseen: dict[str, str], modules: Mapping[str, nn.Module], recorded: Collection[str]
+    unseen: dict[str, str],
+    modules: Mapping[str, nn.Module],
+    recorded: Collection[str],
+    graphs: Collection[str],
 ) -> None:
-    """Add compiled modules, none of whose attentions was seen."""
+    """Add compiled modules, none of whose attentions was seen, and modules that called other graphs with attention."""
     compiled: dict[str, str] = {}
     for path, module in modules.items():
         if isinstance(module, torch.jit.ScriptModule):
@@ -220,7 +223,11 @@ def add_compiled(
             compiled[path] = GRAPH
         elif is_compiled(module) and not _is_within_any(path, compiled):
             compiled[path] = COMPILED
-    unseen |= {path: why for path, why in compiled.items() if not _saw(recorded, path)}
+    compiled = {path: why for path, why in compiled.items() if not _saw(recorded, path)}
+    others = [
+        path for path in graphs if not (_saw(compiled, path) or _is_within_any(path, compiled))
+    ]
+    unseen |= compiled | dict.fromkeys(others, COMPILED)
 
 
 def is_compiled(module: nn.Module) -> bool:
