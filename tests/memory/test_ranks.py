@@ -150,7 +150,7 @@ def test_the_error_holds_where_a_rank_left_out_less_than_its_bound(monkeypatch):
         [[0.0, 0.5, 0.0, 0.0, 1.0], [math.log(mass), 0.5, 0.5, 0.0, 1.0]], dtype=torch.float64
     )
     monkeypatch.setattr(over_ranks, "section", lambda *_: (Keys(0, 1, 2, 1), None, 1))
-    monkeypatch.setattr(over_ranks, "gather", lambda *_: list(messages))
+    monkeypatch.setattr(over_ranks, "gather", lambda *_: messages)
     query: Any = torch.zeros(1, 1)
     unused: Any = None
     answer = over_ranks.read_within(unused, query, None, None, None, unused)

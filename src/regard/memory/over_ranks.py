@@ -79,7 +79,7 @@ def read_within(
         sides = (logs, answer.bound, answer.error, answer.reading, read)
         return torch.cat([side.double().cpu().flatten() for side in sides])
 
-    messages = torch.stack(gather(group, numbers, count * (width + 3) + 1))
+    messages = gather(group, numbers, count * (width + 3) + 1)
     read = float(messages[:, -1].sum())
     logs, bounds, errors, readings = messages[:, :-1].split([count] * 3 + [count * width], dim=-1)
     masses = logs.softmax(0).nan_to_num(0.0)  # nothing to read has no weight

@@ -81,9 +81,9 @@ def test_a_short_reading_is_one_message(on_ranks, monkeypatch, queries, mask, is
     rule = torch.ones(queries, KEYS, dtype=torch.bool) if mask else None
     counts, exchange = [0, 0], ranks.exchange._exchange
 
-    def counted(group, message):
+    def counted(group, *messages):
         counts[group.rank()] += 1
-        return exchange(group, message)
+        return exchange(group, *messages)
 
     def read(group, rank):
         here, values = split(key, [9, 14], rank), split(value, [9, 14], rank)

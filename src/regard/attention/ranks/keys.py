@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import torch
@@ -33,7 +33,7 @@ class Keys(NamedTuple):
     total: int
     width: int  # of the values
     has_rules: bool = False  # whether any rank has a mask or a bias
-    answers: Sequence[Tensor] | None = None  # of the ranks, where each sent one with its header
+    answers: Tensor | None = None  # (ranks, numbers), where each rank sent them with its header
 
     @property
     def columns(self) -> range:
@@ -92,14 +92,11 @@ def meet(
         header = [keys, has_rules, width, *_padded(queries)]
         sent = None if answer is None or has_rules else answer()
         count = -1 if sent is None else len(sent)
-        message = torch.zeros(HEADER + ROOM, dtype=torch.float64)
-        message[:HEADER] = torch.tensor([count, *header], dtype=torch.float64)
-        if sent is not None:
-            message[HEADER : HEADER + count] = sent
-        return message
+        message = torch.tensor([count, *header], dtype=torch.float64)
+        return message if sent is None else torch.cat([message, sent])
 
     messages = gather(group, numbers, HEADER + ROOM)
-    headers = [[int(number) for number in message[:HEADER].tolist()] for message in messages]
+    headers = messages[:, :HEADER].long().tolist()
     counts, lengths, rules, descriptions = zip(
         *((*header[:3], header[3:]) for header in headers), strict=True
     )
@@ -115,7 +112,7 @@ def meet(
     start = sum(lengths[: group.rank()])
     answers = None
     if min(counts) >= 0:
-        answers = [message[HEADER : HEADER + counts[0]] for message in messages]
+        answers = messages[:, HEADER : HEADER + counts[0]]
     return Keys(start, start + lengths[group.rank()], sum(lengths), width, any(rules), answers)
 
 

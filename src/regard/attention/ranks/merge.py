@@ -62,21 +62,36 @@ def merge(group: ProcessGroup, compute: Compute, shape: Shape, inputs: Inputs) -
     return Blend(numbers, log_normaliser)
 
 
-def flat(blend: Blend) -> Tensor:
-    """The numbers of a blend in one row, as ranks send them."""
-    return torch.cat(
-        [side.detach().double().cpu().flatten() for side in (blend.log_normaliser, blend.numbers)]
-    )
+def flat(part: Part, shape: Shape) -> Tensor:
+    """The numbers of a part in one row, as ranks send them; queries are broadcast to those of the shape."""
+    rows = shape[:-1]
+    sides = part.maximum.expand(rows), part.total.expand(rows), part.blend.expand(shape)
+    return torch.cat([side.detach().double().cpu().flatten() for side in sides])
 
 
-def joined(messages: Sequence[Tensor], shape: Shape) -> Part:
+def flat_size(shape: Shape) -> int:
+    """How many numbers that has."""
+    return prod(shape[:-1]) * (shape[-1] + 2)
+
+
+def joined(messages: Tensor, shape: Shape) -> Part:
     """The sum of the parts that the ranks sent; the same bits on each."""
     rows = prod(shape[:-1])
-    sides = torch.stack(list(messages))
-    logs = sides[:, :rows].view(len(sides), *shape[:-1])
-    weights = (logs != -torch.inf).double()
-    blends = sides[:, rows:].view(len(sides), *shape) * weights.unsqueeze(-1)
-    return Part.stacked(logs, weights, blends)
+    maxima, totals, blends = (
+        side.view(len(messages), *axes)
+        for side, axes in zip(
+            messages.split([rows, rows, prod(shape)], -1),
+            (shape[:-1], shape[:-1], shape),
+            strict=True,
+        )
+    )
+    return Part.stacked(maxima, totals, blends)
+
+
+def _part_of(blend: Blend) -> Part:
+    numbers, log_normaliser = blend
+    total = (log_normaliser != -torch.inf).double()
+    return Part(log_normaliser, total, numbers * total.unsqueeze(-1))
 
 
 class _Merge(torch.autograd.Function):
@@ -105,8 +120,8 @@ class _Merge(torch.autograd.Function):
                 _check_hidden(ours, leaves)
             return ours
 
-        count = prod(shape[:-1]) + prod(shape)
-        total = joined(gather(group, lambda: flat(blend()), count), shape)
+        messages = gather(group, lambda: flat(_part_of(blend()), shape), flat_size(shape))
+        total = joined(messages, shape)
         assert ours is not None
         numbers = total.reading().to(ours.numbers)
         log_normaliser = total.log_normaliser().to(ours.log_normaliser)
@@ -167,7 +182,7 @@ def _sums(
     def numbers() -> Tensor:
         return torch.cat([tensor.double().cpu().flatten() for tensor in addends()])
 
-    total = torch.stack(gather(group, numbers, sum(sizes))).sum(0).split(sizes)
+    total = gather(group, numbers, sum(sizes)).sum(0).split(sizes)
     return [flat.view(tensor.shape).to(tensor) for flat, tensor in zip(total, tensors, strict=True)]
 
 

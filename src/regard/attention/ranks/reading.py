@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,7 +20,7 @@ from regard.attention.parts import Part
 from regard.attention.positions.biases import BiasLike
 from regard.attention.products import widen
 from regard.attention.ranks.keys import ROOM, Keys, agree, meet
-from regard.attention.ranks.merge import Blend, Inputs, flat, joined, merge
+from regard.attention.ranks.merge import Blend, Inputs, flat, flat_size, joined, merge
 from regard.attention.scores import ScoreLike
 from regard.attention.scores.score import with_parameters
 from regard.attention.shapes import Shape
@@ -88,10 +87,11 @@ def shard(
         return ask(query, key, value, **options)
 
     def answer() -> Tensor | None:
-        if value is None or prod(plain().batch()) * plain().queries * (value.shape[-1] + 1) > ROOM:
+        if value is None:
             return None
-        blend = _in_one_pass(plain(), value)
-        return None if blend is None else flat(blend)
+        shape = (*plain().batch(), plain().queries, value.shape[-1])
+        part = _part(plain(), value) if flat_size(shape) <= ROOM else None
+        return None if part is None else flat(part, shape)
 
     def describe() -> tuple[tuple[int, ...], int, int, bool]:
         check_softmax(normaliser)
@@ -130,16 +130,16 @@ def attend_over_ranks(
     def compute(common: list[Tensor | None], apart: list[Tensor | None]) -> Blend:
         ours = sharded.rebuilt(common, apart)
         assert apart[1] is not None
-        if (blend := _in_one_pass(ours, apart[1])) is not None:
-            return blend
+        if (part := _part(ours, apart[1])) is not None:
+            return Blend(part.reading().to(value.dtype), part.log_normaliser().to(part.maximum))
         ours = shared(ours)
         return Blend(serve(ours, apart[1]), Look(ours).log_normaliser())
 
     return merge(group, compute, shape, sharded.inputs).numbers
 
 
-def _in_one_pass(request: Request, value: Tensor) -> Blend | None:
-    """The blend of few keys that may all be read, without a gradient; None for other requests."""
+def _part(request: Request, value: Tensor) -> Part | None:
+    """The reading of few keys that may all be read, without a gradient; None for other requests."""
     if request.is_masked or request.dropout or request.is_traced or request.size > FEW:
         return None
     tensors, traced = (request.query, request.key, value), torch.is_grad_enabled()
@@ -151,10 +151,7 @@ def _in_one_pass(request: Request, value: Tensor) -> Blend | None:
     scores = scores_of(request)[0]
     if traced and scores.requires_grad:  # by parameters
         return None
-    part = Part.of(scores / normaliser.temperature, widen(value).to(scores.dtype))
-    shape = (*request.batch(), request.queries)
-    numbers = part.reading().to(value.dtype).expand(*shape, value.shape[-1])
-    return Blend(numbers, part.log_normaliser().to(scores.dtype).expand(shape))
+    return Part.of(scores / normaliser.temperature, widen(value).to(scores.dtype))
 
 
 def _parameters(*functions: object) -> list[Tensor]:
