@@ -37,7 +37,7 @@ class Predictions:
             _largest(block, tokens, count)
             for block, tokens in zip(logits.split(rows), following.split(rows), strict=True)
         ]
-        self._likeliest, self._scores, self._normalisers, of_following = map(
+        self._likeliest, self._scores, self._largest, of_following = map(
             torch.cat, zip(*blocks, strict=True)
         )
         self.of_tokens: list[float] = of_following[:-1, 0].tolist()
@@ -67,7 +67,8 @@ class Predictions:
         rows = []
         for place, (tokens, compared) in enumerate(zip(candidates, base_scores, strict=True)):
             logits = self._logits[place, torch.tensor(tokens, device=self._logits.device)]
-            scores = (logits - self._normalisers[place]).tolist()
+            # Not less the log-normaliser: where logits are large, rounding it loses the digits that count.
+            scores = (logits - self._largest[place] + self._scores[place, 0]).tolist()
             entries = [
                 {"id": token, "token": names[token], "log_probability": score}
                 for token, score in zip(tokens, scores, strict=True)
@@ -91,8 +92,8 @@ class Predictions:
 
 
 def _largest(logits: Tensor, tokens: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The likeliest tokens of each row, their log-probabilities, the log-normaliser, and the score of one token."""
+    """The likeliest tokens of each row, their log-probabilities, the largest logit, and the score of one token."""
     scores = logits.log_softmax(-1)
     top = scores.topk(count)
-    normalisers = logits.gather(-1, top.indices[:, :1]) - top.values[:, :1]
-    return top.indices, top.values, normalisers, scores.gather(-1, tokens)
+    largest = logits.gather(-1, top.indices[:, :1])
+    return top.indices, top.values, largest, scores.gather(-1, tokens)

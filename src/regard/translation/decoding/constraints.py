@@ -263,9 +263,7 @@ class Constraints:
         for place, (row, place_tokens) in enumerate(zip(rows, tokens, strict=True)):
             if place_tokens:
                 ids[place, : len(place_tokens)] = words.new_tensor(place_tokens)
-                log_p[place, : len(place_tokens)] = logits[row, place_tokens] - logits[
-                    row
-                ].logsumexp(0)
+                log_p[place, : len(place_tokens)] = logits[row].log_softmax(0)[place_tokens]
         return torch.cat([best, log_p], 1), torch.cat([words, ids], 1)
 
 
