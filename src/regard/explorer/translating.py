@@ -184,13 +184,20 @@ def _forced(
 
 
 def _logits(translator: Translator, translation: Translation) -> Tensor:
-    """The logits of each step, while the model writes a given translation."""
-    model = translator.model
+    """The logits of each step, while the model writes a given translation, with what its memory adds."""
+    model, recall = translator.model, translator.recall
     device = next(model.parameters()).device
-    source, lengths = sources([translation.source_ids])
-    read, _ = targets([translation.target_ids])
-    logits: Tensor = model(source.to(device), lengths.to(device), read.to(device))[0]
-    return logits.float()
+    (source, lengths), (read, _) = (
+        sources([translation.source_ids]),
+        targets([translation.target_ids]),
+    )
+    arguments = source.to(device), lengths.to(device), read.to(device)
+    if recall is None:
+        logits: Tensor = model(*arguments)[0]
+        return logits.float()
+    hidden = model.hidden(*arguments)[0]
+    spans = recall.similar(source, lengths, [len(hidden)])
+    return recall.mix(hidden, model.logits(hidden), spans).float()
 
 
 def _edited(model: nn.Module, edits: Mapping[str, Edits]) -> AbstractContextManager[Change | None]:

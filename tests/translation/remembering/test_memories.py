@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 import torch
 from tests.journeys.commands import run
 
-from regard.errors import ConfigurationError, CorruptedError, ModelError
+from regard.edits import Scale
+from regard.errors import ConfigurationError, CorruptedError, DataError, ModelError
+from regard.explorer import translating
 from regard.explorer.server.models import Models
 from regard.serving.pairs import Pairs
 from regard.translation.datastore import Datastore, Mixing
@@ -20,6 +23,7 @@ from regard.translation.remembering import building, remember, tune
 from regard.translation.remembering.pairs import as_read, encoded, states_of
 from regard.translation.text.batches import sources
 from regard.translation.text.corpora import Pair
+from regard.translation.text.tokenizer import EOS
 from regard.translation.translator import Translator
 
 # No model would translate so.
@@ -113,6 +117,19 @@ def test_a_score_is_that_of_the_search(tiny, copied):
     pairs = [Pair(each.source, each.text) for each in translations]
     assert tiny.score(pairs) == pytest.approx([each.score for each in translations], abs=1e-4)
     assert tiny.look(SOURCES[0]).text == translations[0].text
+
+
+@pytest.mark.parametrize("edits", [{}, {"decoder.*": Scale(0.9)}])
+def test_the_explorer_lists_what_the_mixture_would_write(tiny, copied, edits):
+    tiny.read_memory(copied, **SURE)
+    scene, translation = translating.explore(tiny, SOURCES[0], edits=edits)
+    assert translation.text == PAIRS[0].target
+    places = scene.more["alternatives"]
+    pieces = tiny.tokenizers.target.pieces([*translation.target_ids, EOS])
+    assert [alternatives[0]["piece"] for alternatives in places] == pieces
+    log_p = sum(math.log(alternatives[0]["probability"]) for alternatives in places)
+    assert log_p == pytest.approx(translation.log_probability, abs=1e-4)
+    assert log_p == pytest.approx(translating.log_probability(tiny, translation, edits), abs=1e-4)
 
 
 @pytest.mark.parametrize("likeness", [0.0, 2.0])
@@ -226,6 +243,16 @@ def test_no_folder(tiny, tmp_path):
     with pytest.raises(ModelError, match="no such folder"):
         tiny.read_memory(tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_nothing_to_remember_leaves_nothing(tiny, tmp_path, is_there):
+    folder = tmp_path / "above" / "memory"
+    if is_there:
+        folder.mkdir(parents=True)
+    with pytest.raises(DataError, match="nothing to remember"):
+        remember(tiny, [Pair("", "")], folder)
+    assert list(tmp_path.rglob("*")) == ([folder.parent, folder] if is_there else [])
 
 
 def _damaged(path: Path, place: float) -> None:
