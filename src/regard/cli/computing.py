@@ -115,7 +115,6 @@ def look(
         write(out, page_scene)
         report.say(f"wrote {out}")
         return
-    out.mkdir(exist_ok=True)
     for attention in page_scene.attentions:
         watching.draw(attention.name, attention.look, out, theme or "light")
 

@@ -79,7 +79,6 @@ def save(
             attentions.page(out, title=title, **words)
         report.say(f"wrote {out}")
         return
-    out.mkdir(exist_ok=True)
     for name, look in attentions.items():
         batch = len(look.shape) - 2 - look.caption.headed
         draw(name, look[(0,) * batch] if batch else look, out, theme)
@@ -94,7 +93,9 @@ def draw(name: str, look: Look, out: Path, theme: str) -> None:
         panel = look[start:stop] if heads > PANELS else look
         ending = f"-heads-{start}-{stop - 1}" if heads > PANELS else ""
         path = out / f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}{ending}.png"
-        drawing.save(panel.plot(SIDE, SIDE, theme=theme), path)
+        picture = panel.plot(SIDE, SIDE, theme=theme)
+        out.mkdir(exist_ok=True)  # after what may fail
+        drawing.save(picture, path)
         report.say(f"wrote {path}")
 
 

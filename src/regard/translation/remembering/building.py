@@ -19,6 +19,7 @@ _BATCHES = 16  # passes between two commits
 _SAMPLE = 60_000  # states of which the space is learnt
 _IN_A_LIST = 512  # states, as the lists are planned
 _LISTS = 2048  # at most
+_NOTHING = "no usable sentence pairs: nothing to remember"
 
 Progress = Callable[[int], None]
 
@@ -44,11 +45,15 @@ def remember(
         DataError: there is no pair.
         ModelError: the folder is of another model, damaged, or being written to.
     """
-    with translator.datastore(folder, write=True) as datastore:
-        new = datastore.add(as_read(translator, pairs))
+    readable = as_read(translator, pairs)
+    path = Path(folder)
+    if not readable and not (path.is_dir() and any(path.iterdir())):
+        raise DataError(_NOTHING)  # before the folder is made
+    with translator.datastore(path, write=True) as datastore:
+        new = datastore.add(readable)
         total = datastore.sentences
         if not total:
-            raise DataError("no usable sentence pairs: nothing to remember")
+            raise DataError(_NOTHING)
         done = datastore.pairs_with_states()
         if done < total:  # the words before the states: an interruption leaves none of them out
             datastore.set_words(*_words(datastore))
