@@ -40,7 +40,7 @@ __all__ = ["Axes", "Named", "along", "apply", "attend", "dot", "weights"]
 
 Axes = str | Sequence[str]
 Method = Callable[["Named", Any], "Named"]
-_OWN = "queries keys d_query d_key d_value".split()  # the others are batch axes
+_LIBRARY_AXES = "queries keys d_query d_key d_value".split()  # all others are batch axes
 
 
 def _operator(function: Callable[[Any, Any], Any]) -> tuple[Method, Method]:
@@ -193,7 +193,7 @@ def attend(query: Named, key: Named, value: Named, **options: Any) -> Named:
         query: has the axes `queries` and `d_key`, or `d_query` for a score of two widths.
         key: has the axes `keys` and `d_key`.
         value: has the axes `keys` and `d_value`. All other axes, such as `heads`, are batch axes.
-        how: the options of `regard.attend`; mask and bias may be named.
+        options: those of `regard.attend`; mask and bias may be named.
     """
     batch, (q, k, v), options = _laid_out(query, key, value, **options)
     return Named(plain.attend(q, k, v, **options), [*batch, "queries", "d_value"])
@@ -209,7 +209,7 @@ def _laid_out(*tensors: Named, **options: Any) -> tuple[list[str], list[Tensor],
     """The batch axes, and query, key, value and options with the axes in the library's order."""
     width = "d_query" if "d_query" in tensors[0].axes else "d_key"
     orders = [["queries", width], ["keys", "d_key"], ["keys", "d_value"]][: len(tensors)]
-    batch = [axis for axis in _joint(*tensors) if axis not in _OWN]
+    batch = [axis for axis in _joint(*tensors) if axis not in _LIBRARY_AXES]
     planes = {name: plane for name, plane in options.items() if isinstance(plane, Named)}
     _joint(*tensors, *planes.values())
     laid = [

@@ -159,8 +159,8 @@ class CachedGeneration:
         return len(self._steps[0].query)
 
     @property
-    def _any(self) -> Tensor:
-        """(entries, entries), that each entry may be of the sequence of each other."""
+    def _all_pairs(self) -> Tensor:
+        """(entries, entries), all True: each entry may continue each other one."""
         count = self.entries
         return torch.ones(count, count, dtype=torch.bool, device=self._latest.device)
 
@@ -206,7 +206,7 @@ class CachedGeneration:
             readable = _since(low)
         else:
             self.check_filled(self._numbers)
-            alike = same_rows(keys, keys) if len(keys) == self.entries else self._any
+            alike = same_rows(keys, keys) if len(keys) == self.entries else self._all_pairs
             order = self._passes.ancestors(self._numbers, alike)
         if order is not None:
             steps = [_reordered(*each) for each in zip(steps, order, strict=True)]
@@ -234,7 +234,7 @@ class CachedGeneration:
         """The ancestors of the entries of the last cache, which has the keys of all steps."""
         if self._counts[-1] != total:
             raise WatchError(REWRITTEN)
-        return self.ancestors(self._numbers, self._any)
+        return self.ancestors(self._numbers, self._all_pairs)
 
     def _link(self, key: Tensor) -> Tensor | None:
         """Which entries of the step before each entry of a cache that grew may continue; None if there is none."""
@@ -257,9 +257,9 @@ class CachedGeneration:
         if self._filled is None or not set(numbers) & set(self._numbers):
             return
         step, copied = self._filled
-        open_ = _row(step, copied.shape[-2]).any(-3)
+        readable = _row(step, copied.shape[-2]).any(-3).squeeze(-2)  # by any head
         same = (copied == self._latest).all(-1).all(-2)
-        if not bool((same | ~open_.squeeze(-2)).all()):
+        if not bool((same | ~readable).all()):
             raise WatchError(REWRITTEN)
 
     def _prompt_keys(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""Translation memories in TMX: the sentence pairs of two languages, read one unit after the other; links, written."""
+"""Translation memories in TMX: reads sentence pairs, one unit after the other, and writes pairs with links."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from regard.errors import ConfigurationError, DataError
 from regard.translation.formats.xml import elements, name_of
 from regard.translation.text.packed import bare_name
 
-# Elements of a segment whose text is the sentence's; that of all others is code of the format it came from.
+# Text in this element of a segment belongs to the sentence. Text in any other element is code of another format.
 _HIGHLIGHT = "hi"
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
@@ -99,7 +99,9 @@ def _plain(element: Any) -> str:
     """The text of a segment, without codes."""
     pieces = [element.text or ""]
     for child in element:
-        pieces += _plain(child) if name_of(child) == _HIGHLIGHT else "", child.tail or ""
+        if name_of(child) == _HIGHLIGHT:
+            pieces.append(_plain(child))
+        pieces.append(child.tail or "")
     return "".join(pieces)
 
 

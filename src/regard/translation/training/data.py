@@ -120,7 +120,7 @@ def made_pairs(pairs: list[Pair], section: DataSettings, run: Path) -> list[Pair
 
 
 def distilled(pairs: list[Pair], settings: DistillationSettings, path: Path) -> list[Pair]:
-    """The pairs that people wrote, with a teacher's translations as targets. Line n of the file is for the nth of them.
+    """The pairs that people wrote, with a teacher's translations as targets. The file has a line for each.
 
     Raises `DataError` when it has other sources.
     """

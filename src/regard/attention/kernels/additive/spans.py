@@ -1,4 +1,4 @@
-"""Between which keys each query reads: kernels visit no others, and two numbers a query need no matrix."""
+"""The first and the last key that each query reads: kernels visit no keys outside, and need no matrix of the mask."""
 
 from __future__ import annotations
 
