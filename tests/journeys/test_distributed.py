@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from tests.journeys.commands import CACHE, PATIENCE, SOURCE, check_refused, fork, leftovers, run
 
 from regard.cli import card
@@ -115,11 +115,17 @@ def test_the_processes_end_when_torchrun_is_killed(corpus, tmp_path):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a process with a GPU cannot be forked")
 def test_a_mistake_is_told_once(corpus, tmp_path, monkeypatch):
-    """With the variables of torchrun, in children of this process, which have torch already."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-    processes = {"WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
-    for name, value in {**processes, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}.items():
+    """With the store and the variables of torchrun, in children of this process, which have torch already."""
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    variables = {
+        "WORLD_SIZE": 2,
+        "LOCAL_WORLD_SIZE": 2,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": store.port,
+        "TORCHELASTIC_USE_AGENT_STORE": True,
+        "TORCHELASTIC_RESTART_COUNT": 0,
+    }
+    for name, value in variables.items():
         monkeypatch.setenv(name, str(value))
     folder, ranks = tmp_path / "run", []
     for rank in range(2):
