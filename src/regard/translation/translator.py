@@ -303,7 +303,7 @@ class Translator:
     def _sentence_search(self, **options: Any) -> SentenceSearch:
         # Compiled search calls no hooks: a model that has some now is run by its own layers.
         engine = SearchEngine(self.model) if hooked(self.model) else self.engine
-        recall = self.recall if self.recall is not None and self.recall.mixing.weight else None
+        recall = self.recall if self.recall is not None and self.recall.adds else None
         if recall is not None:
             engine = RememberingEngine(engine, recall)
         return SentenceSearch(

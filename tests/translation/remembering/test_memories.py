@@ -96,9 +96,11 @@ def test_an_entry_read_in_both_ways_counts_twice(tiny, copied):
     def entries_read(**reading: int) -> int:
         tiny.read_memory(copied, **reading)
         hidden = torch.randn(1, tiny.model.output.weight.shape[1], generator=torch.Generator())
-        numbers = torch.arange(len(PAIRS)).unsqueeze(0) + tiny.recall._lists
+        numbers = torch.arange(len(PAIRS)).unsqueeze(0) + len(tiny.recall.space.centroids) * (
+            reading["lists"] > 0
+        )
         spans = Spans.plain(numbers) if reading["similar"] else None
-        return tiny.recall.distances(hidden, spans, 2000)[0].isfinite().sum().item()
+        return tiny.recall.nearest(hidden, spans, 2000)[0].isfinite().sum().item()
 
     lists, sentences = entries_read(similar=0, lists=9), entries_read(similar=3, lists=0)
     assert lists == sentences == len(_rows(tiny, copied))
@@ -304,6 +306,15 @@ def test_a_tuning_is_kept(tiny, copied):
     tiny.read_memory(copied)
     assert tiny.recall.mixing == mixing
     assert mixing.similar == 2
+
+
+def test_an_empty_memory_changes_nothing(tiny, tmp_path):
+    tiny.datastore(tmp_path / "memory", write=True).close()
+    alone = tiny.translate(SOURCES)
+    tiny.read_memory(tmp_path / "memory", similar=2)
+    assert [each.text for each in tiny.translate(SOURCES)] == [each.text for each in alone]
+    with pytest.raises(DataError, match="the memory is empty"):
+        tune(tiny, PAIRS, tmp_path / "memory")
 
 
 def test_servers_give_a_memory_to_its_model(copied):

@@ -99,5 +99,5 @@ def remember(
             report.say(report.table(rows))
             report.say(
                 f"chosen: weight {mixing.weight}, {mixing.neighbours} neighbours, "
-                f"temperature {mixing.temperature}"
+                f"temperature {mixing.temperature}, reach {mixing.reach}, likeness {mixing.likeness}"
             )

@@ -63,6 +63,11 @@ class Space:
         return torch.addmm(self._origin, states.to("cpu", torch.float32), self._projection)
 
     @cached_property
+    def unit(self) -> float:
+        """What a squared distance of 1 between codes is, in that of temperatures."""
+        return float(self.scale**2 / self.variance)
+
+    @cached_property
     def _projection(self) -> Float[Tensor, "width components"]:
         return self.directions / self.scale
 

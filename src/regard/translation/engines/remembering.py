@@ -11,31 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.translation.datastore import Datastore, Mixing
+from regard.translation.datastore import Datastore, Mixing, Space
 from regard.translation.datastore.table import Spans, Table
 from regard.translation.engines.engine import SearchEngine
 from regard.translation.models.protocol import Lengths, Logits, SourceIds, State, Words, as_state
-
-
-@dataclass(frozen=True)
-class Neighbours:
-    """The nearest entries of some states.
-
-    Attributes:
-        weights: 0 where there are fewer.
-        tokens: what followed each.
-        sentences: the number of the stored pair of each.
-    """
-
-    weights: Float[Tensor, "rows few"]
-    tokens: Int[Tensor, "rows few"]
-    sentences: Int[Tensor, "rows few"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +46,17 @@ class Recall:
         table = datastore.table(lists=bool(mixing.lists), sentences=bool(mixing.similar))
         return cls(datastore, table, mixing, decode)
 
+    @property
+    def adds(self) -> bool:
+        """Whether the mixture differs from the model."""
+        return self.mixing.weight > 0 and len(self.table) > 0
+
+    @cached_property
+    def space(self) -> Space:
+        """That of the codes of a datastore that has entries."""
+        assert self.datastore.space is not None
+        return self.datastore.space
+
     def similar(
         self, source: SourceIds, lengths: Lengths, counts: Sequence[int] | None = None
     ) -> Spans | None:
@@ -67,71 +64,44 @@ class Recall:
 
         With `counts`, as often as each says.
         """
-        if not self.mixing.similar or not len(self.table):
+        if not self.mixing.similar:
             return None
         rows = zip(source.tolist(), lengths.tolist(), strict=True)
         texts = [self.decode(ids[: length - 1]) for ids, length in rows]
         numbers, similarity = self.datastore.similar(texts, self.mixing.similar)
-        with_states = (numbers >= 0) & (numbers + self._lists < len(self.table.starts) - 1)
-        numbers = (numbers + self._lists).masked_fill(~with_states, -1)
+        lists = (
+            len(self.space.centroids) if self.mixing.lists else 0
+        )  # they come first in the table
+        with_states = (numbers >= 0) & (numbers + lists < len(self.table.starts) - 1)
+        numbers = (numbers + lists).masked_fill(~with_states, -1)
         spans = Spans(numbers, 1 / (1 + self.mixing.likeness * similarity))
         if counts is None:
             return spans
         return spans.select(torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)))
 
-    @property
-    def _lists(self) -> int:
-        """How many spans of the table are lists."""
-        space = self.datastore.space
-        return 0 if space is None or not self.mixing.lists else len(space.centroids)
-
     def _reading(
         self, hidden: Float[Tensor, "rows width"], similar: Spans | None
     ) -> tuple[Tensor, Spans]:
         """The states in the unit of codes, and the spans that they read."""
-        space = self.datastore.space
-        assert space is not None
-        points = space.project(hidden)
+        points = self.space.project(hidden)
         if not self.mixing.lists:
             assert similar is not None
             return points, similar
-        lists = Spans.plain(space.nearest_lists(points, self.mixing.lists))
+        lists = Spans.plain(self.space.nearest_lists(points, self.mixing.lists))
         return points, lists if similar is None else lists.beside(similar)
 
-    @property
-    def _unit(self) -> float:
-        """What a unit of the table's distances is, in that of temperatures."""
-        space = self.datastore.space
-        assert space is not None
-        return float(space.scale**2 / space.variance)
-
-    def distances(
+    def nearest(
         self,
         hidden: Float[Tensor, "rows width"],
         similar: Spans | None,
         count: int,
         *,
         compiled: bool = False,
-    ) -> tuple[Tensor, Tensor]:
-        """Squared distances, in the unit of temperatures, and the places in the table."""
-        if not len(self.table):
-            shape = len(hidden), count
-            return torch.full(shape, torch.inf), torch.full(shape, -1)
+    ) -> tuple[Float[Tensor, "rows few"], Int[Tensor, "rows few"]]:
+        """Squared distances, in the unit of temperatures, and the places in the table; inf and -1 for none."""
         reading = self._reading(hidden, similar)
         squares, places = self.table.nearest(*reading, count, compiled=compiled)
-        return squares * self._unit, places
-
-    def neighbours(
-        self, hidden: Float[Tensor, "rows width"], similar: Spans | None, *, compiled: bool = False
-    ) -> Neighbours:
-        count = self.mixing.neighbours
-        distances, places = self.distances(hidden, similar, count, compiled=compiled)
-        weights = self.weights(distances)
-        table = self.table
-        if not len(table):
-            return Neighbours(weights, places.clamp(min=0), places)
-        read = places.clamp(min=0)
-        return Neighbours(weights, table.tokens[read], table.sentences[read])
+        return squares * self.space.unit, places
 
     def weights(self, distances: Float[Tensor, "rows few"]) -> Float[Tensor, "rows few"]:
         """The shares of entries at these distances; what is missing to 1 is the model's."""
@@ -147,23 +117,26 @@ class Recall:
         *,
         compiled: bool = False,
     ) -> Logits:
-        """Logits of the mixture, in place where loops may. Those of tokens that no neighbour has stay."""
+        """Logits of the mixture, in place where loops may."""
         in_place = logits.is_cpu and logits.dtype == torch.float32 and logits.is_contiguous()
-        if compiled and in_place and len(self.table):
-            mixing, unit = self.mixing, self._unit
+        mixing, unit = self.mixing, self.space.unit
+        if compiled and in_place:
             settings = mixing.temperature / unit, mixing.reach / unit, mixing.weight
             self.table.mix(logits, *self._reading(hidden, similar), mixing.neighbours, settings)
             return logits
-        near = self.neighbours(hidden, similar)
-        logits = logits.float()
-        weights, tokens = near.weights.to(logits.device), near.tokens.to(logits.device)
-        # p = e^l / Z becomes (e^l + Z w q / r) r / Z, r = 1 - w sum(a): a softmax takes off the common factor.
-        same = tokens.unsqueeze(2) == tokens.unsqueeze(1)
-        shares = (same * weights.unsqueeze(1)).sum(2)  # q of each neighbour's token
-        weight = self.mixing.weight
-        odds = (weight * shares / (1 - weight * weights.sum(1, keepdim=True))).log()
-        added = logits.logsumexp(-1, keepdim=True) + odds
-        return logits.scatter(1, tokens, torch.logaddexp(logits.gather(1, tokens), added))
+        added, places = self._added(hidden, similar)
+        tokens = self.table.tokens[places].to(logits.device)
+        memory = torch.zeros_like(logits, dtype=torch.float32)
+        memory.scatter_add_(1, tokens, added.to(logits.device))
+        model = logits.float().log_softmax(-1) + (1 - memory.sum(1, keepdim=True)).log()
+        return torch.logaddexp(model, memory.log())
+
+    def _added(
+        self, hidden: Float[Tensor, "rows width"], similar: Spans | None
+    ) -> tuple[Float[Tensor, "rows few"], Int[Tensor, "rows few"]]:
+        """The probability that each of the nearest entries adds to its token, and their places."""
+        distances, places = self.nearest(hidden, similar, self.mixing.neighbours)
+        return self.mixing.weight * self.weights(distances), places.clamp(min=0)
 
     def origins(
         self,
@@ -172,14 +145,15 @@ class Recall:
         similar: Spans | None,
     ) -> list[dict[int, float]]:
         """For each row the probability that stored sentences, by their numbers, add to a token."""
-        near = self.neighbours(hidden, similar)
-        added = self.mixing.weight * near.weights * (near.tokens == tokens.cpu().unsqueeze(1))
+        added, places = self._added(hidden, similar)
+        added = added * (self.table.tokens[places] == tokens.cpu().unsqueeze(1))
+        numbers_of_rows = self.table.sentences[places].tolist()
         answer = []
-        for numbers, weights in zip(near.sentences.tolist(), added.tolist(), strict=True):
-            sums: dict[int, float] = {}
-            for number, weight in zip(numbers, weights, strict=True):
-                if weight > 0:
-                    sums[number] = sums.get(number, 0.0) + weight
+        for numbers, row in zip(numbers_of_rows, added.tolist(), strict=True):
+            sums = dict[int, float]()
+            for number, probability in zip(numbers, row, strict=True):
+                if probability > 0:
+                    sums[number] = sums.get(number, 0.0) + probability
             answer.append(sums)
         return answer
 

@@ -22,9 +22,9 @@ from regard.translation.text.corpora import Pair
 from regard.translation.translator import Translator
 
 SENTENCES = 200  # of the text, spread over it
-NEIGHBOURS = (4, 8, 16, 32)
-TEMPERATURES = (0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5)
-REACHES = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
+NEIGHBOURS = (8, 16, 32)
+TEMPERATURES = (0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5)
+REACHES = (0.1, 0.13, 0.16, 0.2, 0.3, 0.5, 1.0)
 LIKENESSES = (0.0, 0.5, 1.0, 2.0, 4.0)
 WEIGHTS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _LEAST = 1e-9
@@ -58,7 +58,7 @@ def tune(
         tracked: the weights as they are tried, perhaps with a bar.
 
     Raises:
-        DataError: no pair can be used.
+        DataError: no pair can be used, or the memory is empty.
         ModelError: the folder is of another model, or damaged.
     """
     step = max(1, len(pairs) // SENTENCES)
@@ -68,6 +68,10 @@ def tune(
     translator.read_memory(folder, similar=similar, lists=lists)
     recall = translator.recall
     assert recall is not None
+    if not len(recall.table):
+        raise DataError(
+            f"{folder}: the memory is empty: write sentence pairs into it with `regard remember`"
+        )
     best = _likeliest(translator, recall, pairs)
     search, trials = translator.search.changed(beam=1), []
     for weight in tracked(WEIGHTS):
@@ -127,6 +131,6 @@ class _Pass(NamedTuple):
         """The distances of the nearest entries, and which of them have the token."""
         source, lengths = sources([ids for ids, _ in self.batch])
         similar = recall.similar(source, lengths, [len(ids) + 1 for _, ids in self.batch])
-        distances, places = recall.distances(self.states, similar, max(NEIGHBOURS), compiled=True)
+        distances, places = recall.nearest(self.states, similar, max(NEIGHBOURS), compiled=True)
         tokens = recall.table.tokens[places.clamp(min=0)]
         return distances, (tokens == self.tokens[:, None]) & (places >= 0)
