@@ -192,7 +192,7 @@ def _logits(translator: Translator, translation: Translation) -> Tensor:
         targets([translation.target_ids]),
     )
     arguments = source.to(device), lengths.to(device), read.to(device)
-    if recall is None:
+    if recall is None or not recall.adds:
         logits: Tensor = model(*arguments)[0]
         return logits.float()
     hidden = model.hidden(*arguments)[0]
