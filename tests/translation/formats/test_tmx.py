@@ -149,7 +149,7 @@ def test_units_that_were_read_are_not_kept(tmp_path, monkeypatch):
 
 
 def test_what_is_written_is_read_again_with_its_links(tmp_path):
-    texts = ('a < "b" &amp;', "c\x00d")
+    texts = ('a < "b" &amp;\re', "c\x00d")
     linked = LinkedUnit(texts, (["a", "<", '"b"', "&amp;"], ["c", "d"]), "0-0")
     lines = list(tmx_lines(iter([linked]), ("es", "en")))
     path = tmp_path / "a.tmx"

@@ -16,7 +16,7 @@ class Piece(NamedTuple):
     """A stretch of a text.
 
     Attributes:
-        text: what a reader sees; of a code, what the file has.
+        text: what a reader sees; of a code, what the file has, unless it is white space.
         role: a code is the opening or the closing half of a pair, or stands alone.
     """
 
@@ -61,7 +61,7 @@ class Markup:
 
         Args:
             translation: of `text`.
-            escape: writes plain text as the format does.
+            escape: writes plain text, and codes that are white space, as the format does.
         """
         return self.written(self.complete(translation), escape)
 
@@ -93,7 +93,7 @@ class Markup:
 
     def _code(self, tag: str, escape: Callable[[str], str]) -> str:
         text, role = self.codes[tag]
-        return escape(text) if role == "text" else text
+        return escape(text) if role == "text" or text.isspace() else text
 
     @property
     def has_words(self) -> bool:

@@ -14,7 +14,7 @@ from itertools import islice, pairwise
 from typing import Literal, NamedTuple
 
 from regard.translation.formats.document import Document, Replacement, refuse
-from regard.translation.formats.markup import Markup, Piece, Role, bare, tidied
+from regard.translation.formats.markup import Markup, Piece, Role, bare, spaces_apart, tidied
 
 # Elements within a sentence. All others divide the text.
 _WITHIN = set(
@@ -73,6 +73,14 @@ class Attribute(NamedTuple):
     stop: int
     source: str
 
+    @property
+    def markup(self) -> Markup:
+        """Line breaks and other white space stay as they are: no reader of HTML leaves them out here."""
+        return Markup.of(spaces_apart([Piece(self.source)]))
+
+    def replacement(self, translation: str) -> Replacement:
+        return Replacement(self.start, self.stop, self.markup.restored(translation, _quoted))
+
 
 @dataclass(frozen=True)
 class Run:
@@ -106,15 +114,12 @@ class Run:
     @property
     def texts(self) -> Sequence[str]:
         sentence = [self.markup.text] if self.has_words else []
-        return [*sentence, *(attribute.source for attribute in self.attributes)]
+        return [*sentence, *(attribute.markup.text for attribute in self.attributes)]
 
     def replacements(self, translations: Sequence[str]) -> Iterator[Replacement]:
         supply = iter(translations)
         sentence = next(supply) if self.has_words else None
-        changes = [
-            Replacement(start, stop, html.escape(next(supply)))
-            for start, stop, _ in self.attributes
-        ]
+        changes = [attribute.replacement(next(supply)) for attribute in self.attributes]
         if sentence is None:
             yield from changes
             return
@@ -238,7 +243,7 @@ class _Tags(HTMLParser):
         names = {"content"} if tag == "meta" and about.lower() in _DESCRIPTIONS else _READ
         for match in _ATTRIBUTE.finditer(raw):
             value = match.lastindex or 1
-            source = html.unescape(match[value])
+            source = html.unescape(re.sub(r"\r\n?", "\n", match[value]))
             if value > 1 and match[1].lower() in names and any(map(str.isalpha, source)):
                 start, stop = (self._lines[line - 1] + column + at for at in match.span(value))
                 yield Attribute(start, stop, source)
@@ -263,6 +268,11 @@ class _Tags(HTMLParser):
 
     def unknown_decl(self, data: str) -> None:
         self._mark("alone")
+
+
+def _quoted(text: str) -> str:
+    """Text as an attribute holds it. A carriage return of its own would be read as a line end of the file."""
+    return html.escape(text).replace("\r", "&#13;")
 
 
 def read(text: str, name: str) -> Document:

@@ -165,4 +165,4 @@ _FORBIDDEN = dict.fromkeys(
 
 
 def _escaped(text: str) -> str:
-    return escape(text.translate(_FORBIDDEN))
+    return escape(text.translate(_FORBIDDEN), {"\r": "&#13;"})  # not the line end of the file

@@ -48,6 +48,7 @@ class Segment:
         start, stop: where its target is, or belongs.
         markup: its source.
         opening, closing: the tags around the translation.
+        newline: the line end of the file.
     """
 
     start: int
@@ -55,14 +56,19 @@ class Segment:
     markup: Markup
     opening: str
     closing: str
+    newline: str
 
     @property
     def texts(self) -> Sequence[str]:
         return [self.markup.text]
 
     def replacements(self, translations: Sequence[str]) -> Iterator[Replacement]:
-        text = self.markup.restored(translations[0], escape)
+        text = self.markup.restored(translations[0], self._escaped)
         yield Replacement(self.start, self.stop, self.opening + text + self.closing)
+
+    def _escaped(self, text: str) -> str:
+        """A carriage return of the text itself would be read as a line end of the file."""
+        return escape(text).replace("\r", "&#13;").replace("\n", self.newline)
 
 
 class _Reader:
@@ -220,16 +226,11 @@ def read(text: str, name: str) -> Document:
     newline = "\r\n" if "\r\n" in text else "\n"
     passages = []
     for segment in segments:
-        pieces = segment.pieces
-        if segment.keeps_spaces:
-            lines = [piece._replace(text=piece.text.replace("\n", newline)) for piece in pieces]
-            markup = Markup.of(spaces_apart(lines))
-        else:
-            markup = Markup.of(tidied(pieces))
+        markup = Markup.of((spaces_apart if segment.keeps_spaces else tidied)(segment.pieces))
         if markup.has_words:
             start, stop = (places[place] for place in _places(segment))
             frame = _frame(segment, text, places[segment.source])
-            passages.append(Segment(start, stop, markup, *frame))
+            passages.append(Segment(start, stop, markup, *frame, newline))
     return Document(text, passages)
 
 
