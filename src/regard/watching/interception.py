@@ -124,7 +124,9 @@ class Adapter:
         @functools.wraps(original)
         def through(*arguments: Any, **named: Any) -> Any:
             observed = not torch.compiler.is_compiling() and running.is_observed()
-            if observed and _is_called_by_graph():
+            caller = sys._getframe(1).f_code.co_filename if observed else ""
+            # No module runs in a graph of torch.compile.
+            if GENERATED in caller and not isinstance(running.module(), torch.fx.GraphModule):
                 running.report_graph()
                 with running.reports_suppressed():
                     return original(*arguments, **named)
@@ -171,12 +173,6 @@ class Adapter:
         place = 2 + bool(arguments and isinstance(arguments[0], nn.Module))
         arguments = (*arguments[:place], outputs, *arguments[place + 1 :])
         return read(ones, *arguments, **named)
-
-
-def _is_called_by_graph() -> bool:
-    """Whether the caller of a wrapper is a graph of torch.compile, in which no module runs."""
-    caller = sys._getframe(2).f_code.co_filename
-    return GENERATED in caller and not isinstance(running.module(), torch.fx.GraphModule)
 
 
 def edited_outputs(call: CapturedCall, edit: running.Edit) -> Tensor:

@@ -180,7 +180,11 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; special ids are left out."""
-        return normalise(self._text(ids))
+        return self.texts([ids])[0]
+
+    def texts(self, sequences: Iterable[Sequence[int]]) -> list[str]:
+        """The text of each of several sequences of ids."""
+        return list(map(normalise, [self._text(ids) for ids in sequences]))
 
     def _text(self, ids: Sequence[int]) -> str:
         size, special = len(self), EOS + len(self.tags)
