@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 from regard.cli.options import corpora
 from regard.cli.options.checks import changed_options, check_columns, option
 from regard.cli.options.memory import MemoryOptions
-from regard.cli.options.model import (
-    DEFAULT_MODEL,
-    MODEL,
-    Device,
-    ModelOptions,
-    To,
-    open_translator,
-)
+from regard.cli.options.model import DEFAULT_MODEL, MODEL, Device, ModelOptions, To, open_translator
 from regard.cli.options.removed import Quantization, Shortlist, note_removed
 from regard.cli.options.search import SearchOptions
 from regard.cli.output import report

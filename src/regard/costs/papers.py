@@ -88,11 +88,7 @@ def _transformer(width: int, inner: int, heads: int) -> TransformerSettings:
 
 
 _BAHDANAU = RecurrentSettings(
-    embedding_width=620,
-    encoder_width=1000,
-    decoder_width=1000,
-    attention_width=1000,
-    tied="none",
+    embedding_width=620, encoder_width=1000, decoder_width=1000, attention_width=1000, tied="none"
 )
 _LUONG = RecurrentSettings(
     cell="lstm",

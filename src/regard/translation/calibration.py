@@ -83,10 +83,7 @@ def held_out(
 
 
 def confidence_limit(
-    confidences: Sequence[float],
-    scores: Sequence[float],
-    share: float = 0.1,
-    worse: float = 0.85,
+    confidences: Sequence[float], scores: Sequence[float], share: float = 0.1, worse: float = 0.85
 ) -> float | None:
     """The confidence at and below which translations are to be doubted; None where there are too few to tell.
 

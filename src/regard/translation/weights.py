@@ -57,9 +57,7 @@ def save(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def load(
-    path: Path,
-    checksum: str | None = None,
-    check: Callable[[Shapes], object] = lambda shapes: None,
+    path: Path, checksum: str | None = None, check: Callable[[Shapes], object] = lambda shapes: None
 ) -> dict[str, Tensor]:
     """The tensors of a file.
 

@@ -17,13 +17,7 @@ from regard.watching.edits import Edit
 from regard.watching.errors import WatchError
 from regard.watching.interception import begin, end
 from regard.watching.paths import exactly, in_tower, matches, short
-from regard.watching.running import (
-    CROSSING,
-    Observer,
-    RunningModule,
-    Stack,
-    reports_suppressed,
-)
+from regard.watching.running import CROSSING, Observer, RunningModule, Stack, reports_suppressed
 from regard.watching.watch import add_compiled
 
 OnWeights = Callable[[Tensor], Tensor]

@@ -61,12 +61,7 @@ class OutputGradients:
 
 
 def output_gradients(
-    model: nn.Module,
-    inputs: ModelInputs,
-    metric: Any,
-    layers: Layers,
-    *,
-    frozen: bool = False,
+    model: nn.Module, inputs: ModelInputs, metric: Any, layers: Layers, *, frozen: bool = False
 ) -> OutputGradients:
     """The gradients of a metric. `frozen` weights pass none on to queries and keys.
 

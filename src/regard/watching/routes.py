@@ -25,11 +25,7 @@ PLOTTER = "regard.viewing.grid"  # imported by name: the library works without p
 
 
 def routes(
-    model: nn.Module,
-    inputs: Any,
-    target: Callable[[Any], Any] | int = -1,
-    *,
-    layers: Layers = None,
+    model: nn.Module, inputs: Any, target: Callable[[Any], Any] | int = -1, *, layers: Layers = None
 ) -> Routes | Rollout:
     """Which ways carry a prediction: flow by gradients for a metric, or attention rollout for a position.
 

@@ -74,10 +74,7 @@ def _extent(subject: Subject, entry: int) -> Extent | None:
 
 
 def _labels(
-    subjects: list[Subject],
-    ids: list[TokenIds | None],
-    tokens: Tokens | None,
-    tokenizer: Any,
+    subjects: list[Subject], ids: list[TokenIds | None], tokens: Tokens | None, tokenizer: Any
 ) -> list[tuple[list[str], list[str]]]:
     """The words of the queries and of the keys of each attention; positions if they are unknown."""
     if tokens is None:

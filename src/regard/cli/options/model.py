@@ -51,10 +51,7 @@ class ModelOptions:
 
 
 def open_translator(
-    model: str | Sequence[str],
-    device: str,
-    to: str | None = None,
-    few: int = 0,
+    model: str | Sequence[str], device: str, to: str | None = None, few: int = 0
 ) -> Translator:
     """The translator of a name or folder, or of several together.
 

@@ -28,11 +28,7 @@ WHO = {
 
 
 def layers(
-    translation: Translation,
-    attention: str = "cross",
-    *,
-    whole_words: bool = True,
-    model: str = "",
+    translation: Translation, attention: str = "cross", *, whole_words: bool = True, model: str = ""
 ) -> dict[int, list[Alignment]]:
     """One kind of attention by layer, an alignment for each head, titled after `model` where it is given.
 

@@ -21,13 +21,7 @@ from regard.translation.evaluation.alignment import (
     grow_diagonal,
     threshold_links,
 )
-from regard.translation.linking.learning import (
-    THRESHOLD,
-    Posteriors,
-    Progress,
-    WordPairs,
-    learn,
-)
+from regard.translation.linking.learning import THRESHOLD, Posteriors, Progress, WordPairs, learn
 from regard.translation.linking.priors import Priors
 from regard.translation.models.protocol import TranslationModel
 from regard.translation.runs import Tokenizers

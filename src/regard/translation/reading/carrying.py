@@ -190,10 +190,7 @@ class Carrier:
 
 
 def as_bare(
-    sentence: str,
-    spans: Mapping[str, StandIn],
-    vocabulary: KnownWords | None,
-    attempt: int = 0,
+    sentence: str, spans: Mapping[str, StandIn], vocabulary: KnownWords | None, attempt: int = 0
 ) -> Bare:
     """A sentence with words in the places of its stand-ins: in other attempts, other ones."""
     counts = Counter(CARRIED.findall(sentence))

@@ -11,9 +11,7 @@ from regard.translation.text.replacements import Replacement, moved_words, repla
 
 
 def with_changes(
-    candidate: Candidate,
-    changes: Sequence[Replacement],
-    source_words: Sequence[Collection[int]],
+    candidate: Candidate, changes: Sequence[Replacement], source_words: Sequence[Collection[int]]
 ) -> Candidate:
     """A candidate after replacements in its text. A word that is new has the confidence 1.
 

@@ -61,10 +61,7 @@ class Placeholder(NamedTuple):
 
 
 def with_placeholders(
-    words: KnownWords,
-    readings: Sequence[Reading],
-    translator: SentenceTranslator,
-    search: Search,
+    words: KnownWords, readings: Sequence[Reading], translator: SentenceTranslator, search: Search
 ) -> list[Reading]:
     """The readings of sentences; where a translation lost names or numbers, those with placeholders."""
     readings = list(readings)

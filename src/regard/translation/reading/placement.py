@@ -80,11 +80,7 @@ class Insertion(NamedTuple):
 
 
 def insertions(
-    sentence: str,
-    target: str,
-    places: Sequence[int],
-    links: WordLinks,
-    terms: Mapping[int, str],
+    sentence: str, target: str, places: Sequence[int], links: WordLinks, terms: Mapping[int, str]
 ) -> list[Replacement]:
     """The changes that put the stand-ins of a sentence into its translation.
 

@@ -16,11 +16,7 @@ from regard.translation.settings.data import (
 )
 from regard.translation.settings.recurrent import RecurrentSettings
 from regard.translation.settings.search import SearchSettings
-from regard.translation.settings.training import (
-    GuideSettings,
-    TokenizerSettings,
-    TrainingSettings,
-)
+from regard.translation.settings.training import GuideSettings, TokenizerSettings, TrainingSettings
 from regard.translation.settings.transformer import TransformerSettings
 
 

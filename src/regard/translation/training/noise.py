@@ -77,10 +77,7 @@ class Noise:
     """Draws the changed pairs of each pass. The random numbers alone decide which."""
 
     def __init__(
-        self,
-        settings: NoiseSettings,
-        pairs: Sequence[Pair],
-        languages: tuple[str, str] = ("", ""),
+        self, settings: NoiseSettings, pairs: Sequence[Pair], languages: tuple[str, str] = ("", "")
     ) -> None:
         self._settings, self._pairs = settings, pairs
         read = by_people(pairs) if settings.names or settings.numbers else ()

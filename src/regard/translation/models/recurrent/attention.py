@@ -136,11 +136,6 @@ def new_attention(settings: RecurrentSettings) -> CrossAttention:
     score = build(settings.score, width, width, settings.attention_width, heads)
     return HeadsCrossAttention(
         MultiHeadAttention(
-            query,
-            heads,
-            d_key=memory,
-            d_output=memory,
-            score=score,
-            normaliser=settings.normaliser,
+            query, heads, d_key=memory, d_output=memory, score=score, normaliser=settings.normaliser
         )
     )

@@ -28,10 +28,7 @@ class Decoder(nn.Module, ABC):
     output_projection: nn.Module
 
     def __init__(
-        self,
-        settings: RecurrentSettings,
-        attention: CrossAttention | None = None,
-        d_feed: int = 0,
+        self, settings: RecurrentSettings, attention: CrossAttention | None = None, d_feed: int = 0
     ) -> None:
         super().__init__()
         self.attention = attention

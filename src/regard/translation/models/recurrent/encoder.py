@@ -5,13 +5,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.attention.dropout import Dropout
-from regard.translation.models.recurrent.cells import (
-    Cell,
-    CellState,
-    cells,
-    new_cell,
-    new_linear,
-)
+from regard.translation.models.recurrent.cells import Cell, CellState, cells, new_cell, new_linear
 from regard.translation.settings.recurrent import RecurrentSettings
 
 
