@@ -231,9 +231,8 @@ def locked(path: Path) -> Iterator[Lock]:
         except OSError as fault:
             if ours or fault.errno not in _WITHOUT_LOCKS:
                 raise
-            ours = (
-                os.fstat(handle).st_size == 0
-            )  # otherwise it is that of a process which got a lock
+            # Any other file is that of a process which got a lock.
+            ours = os.fstat(handle).st_size == 0
             lock = Lock(path, None)
         finally:
             # Removed while it is held, so that no process locks a removed file. Windows needs it closed first.

@@ -39,9 +39,8 @@ class Text:
             next(supply) if sentence.text else Translation(sentence.text)
             for sentence in self._sentences
         ]
-        if (
-            len(sentence_translations) == 1
-        ):  # `lines.join` gives it without the white space around it
+        # `lines.join` gives a single one without the white space around it.
+        if len(sentence_translations) == 1:
             single, space = sentence_translations[0], self._sentences[0].after
             texts = [each.text + space for each in single.alternatives] or [single.text + space]
         else:

@@ -144,9 +144,7 @@ class SentenceSearch:
         assert self.linking is not None
         try:
             return word_links(self.linking(), pairs)
-        except (
-            ConfigurationError
-        ):  # a model without attention, which has only the order of the words
+        except ConfigurationError:  # a model without attention has only the order of the words
             words = ((len(source.split()), len(target.split())) for source, target in pairs)
             return [WordLinks.ordered(*counts) for counts in words]
 

@@ -153,9 +153,8 @@ def _described(
         rows = Implied(queries, key.shape[-2], False).rows()
         yield _flex(module, query, key, value, mask, **options), rows
         return
-    if (
-        mask is not None and mask.shape[-1] < key.shape[-2]
-    ):  # a static cache is longer than its keys
+    # A static cache is longer than its keys.
+    if mask is not None and mask.shape[-1] < key.shape[-2]:
         key, value = (plane[..., : mask.shape[-1], :] for plane in (key, value))
     lengths = None
     if mask is None and len(query) == 1:

@@ -18,9 +18,8 @@ from regard.watching.measures import TokenIds, measures, own_places
 
 MOST = 200  # rows of a table in a notebook
 LEAST_SHARE = 0.4  # of the weight of a head that has a role
-Measure = Callable[
-    [str, Look], Any
-]  # of the name of an attention and its look: a number for each head
+# Of the name of an attention and its look: a number for each head.
+Measure = Callable[[str, Look], Any]
 POSITIONS = re.compile(r"(^|[._])(pos(?!t)|wpe)|positions?$")
 
 
@@ -287,9 +286,8 @@ def generated(tokens: list[EmbeddingCall], order: Tensor, prompt_length: int) ->
             pairs = zip((*prompt, *steps_run), orders, strict=True)
             joined_tokens = torch.cat([each[entry.to(each.device)] for each, entry in pairs], -1)
     unmoved = torch.arange(entries, device=order.device)
-    if joined_tokens is None and bool(
-        (order == unmoved).all()
-    ):  # the model embedded all tokens before
+    # The model embedded all tokens before.
+    if joined_tokens is None and bool((order == unmoved).all()):
         return tokens_of(tokens, prompt_length + steps, True)
     return joined_tokens
 

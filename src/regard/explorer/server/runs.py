@@ -23,10 +23,8 @@ from regard.translation.results import Translation
 from regard.watching.change import Edits
 
 KEPT = 64
-LEAST, BYTES = (
-    3,
-    2 << 30,
-)  # runs that are kept in any case; bytes of their pictures, queries, keys and values
+# Runs that are kept in any case; bytes of their pictures, queries, keys and values.
+LEAST, BYTES = 3, 2 << 30
 PYRAMIDS = 3  # heads whose tiles are kept, over all runs: each of up to 300 MB
 
 

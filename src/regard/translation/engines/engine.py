@@ -117,9 +117,7 @@ class CompiledEngine(SearchEngine):
         return CompiledState(self.compiled, source, lengths)
 
     def step(self, words: Words, state: State) -> tuple[Logits, State]:
-        if isinstance(
-            state, TransformerState
-        ):  # of a search that began before the loops were ready
+        if isinstance(state, TransformerState):  # this search began before the loops were ready
             return super().step(words, state)
         return cast("CompiledState", state).step(words), state
 

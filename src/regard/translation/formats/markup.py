@@ -191,9 +191,8 @@ def bare(pieces: Sequence[Piece]) -> slice:
 
     def is_left_out(place: int) -> bool:
         text, role = pieces[place]
-        is_empty = (
-            abs(halves.get(place, place) - place) < 2
-        )  # a pair around nothing, or a code alone
+        # A pair around nothing, or a code alone.
+        is_empty = abs(halves.get(place, place) - place) < 2
         return not text.strip() if role == "text" else is_empty
 
     while start < stop:

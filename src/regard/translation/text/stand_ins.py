@@ -131,10 +131,8 @@ class StandIns:
         self, text: str, texts: Mapping[str, str], *, terms: bool = False
     ) -> Iterator[Replacement]:
         capitals, depth, end = False, 0, 0
-        target, character = (
-            "",
-            "",
-        )  # of the term that begins at `end`; the one before, in the text that is made
+        # Of the term that begins at `end`; the one before, in the text that is made.
+        target, character = "", ""
         for match in STAND_IN.finditer(text):
             if match[0] not in self.spans:  # a model that writes bytes may write such a character
                 continue

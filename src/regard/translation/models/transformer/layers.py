@@ -43,9 +43,8 @@ class TransformerState:
         selected = replace(self, targets=[memory.select(rows) for memory in self.targets])
         sentences, counts = torch.unique_consecutive(rows // self.per_sentence, return_counts=True)
         selected.per_sentence = int(counts[0]) if len(counts) else 1
-        if not bool(
-            (counts == selected.per_sentence).all()
-        ):  # no longer as many: a memory for every row
+        # No longer as many of each: a memory for every row.
+        if not bool((counts == selected.per_sentence).all()):
             sentences, selected.per_sentence = rows // self.per_sentence, 1
         if len(sentences) < len(self.sources[0].keys) or bool(
             (sentences[1:] <= sentences[:-1]).any()
