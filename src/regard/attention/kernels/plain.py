@@ -1,7 +1,8 @@
-"""Plain calls: softmax(q k / sqrt d) v on a processor, without gradients, dropout or a bias.
+"""Plain calls: softmax(q k / sqrt d) v on a processor, without gradients, dropout or a bias, and single queries of keys
+that an additive score was prepared for.
 
-Torch's fused attention serves them. What it is told of a mask is worked out once, and kept by the mask; the rest is
-settled by the shapes. All other calls become a request, for which a kernel is chosen.
+Torch's fused attention serves the former. What it is told of a mask is worked out once, and kept by the mask; the rest
+is settled by the shapes. All other calls become a request, for which a kernel is chosen.
 """
 
 from math import prod
@@ -18,6 +19,8 @@ from regard.attention.kernels.tiled import AREA
 from regard.attention.kernels.zeroed import has_nan
 from regard.attention.masks import MaskLike
 from regard.attention.masks.layout import Layout, kept_layout, lay
+from regard.attention.scores.prepare import PreparedAdditive
+from regard.attention.shapes import Frame
 from regard.loops.availability import followed
 
 
@@ -44,12 +47,9 @@ def read_plain(
         return None
     is_triangle, addend = False, None
     if mask is not None:
-        layout = kept_layout(mask, sides.frame)
+        layout = _layout(mask, sides.frame)
         if layout is None:
-            rule = rule_of(mask, sides.frame)
-            if isinstance(rule, Tensor):
-                return None
-            layout = lay(rule, sides.frame, False)
+            return None
         is_triangle = layout.is_triangle
         if not is_triangle:
             dtype = query.dtype
@@ -69,6 +69,38 @@ def read_plain(
     if (is_triangle or addend is not None) and has_nan(reading):
         return None  # it may be that of a key that no query reads
     return reading if has_heads else reading.squeeze(0)
+
+
+def read_prepared(
+    query: Tensor, key: Tensor, value: Tensor, score: PreparedAdditive, mask: MaskLike | None = None
+) -> Tensor | None:
+    """The reading of one query of each batch entry, by the keys that the score was prepared for; None as above."""
+    if torch.is_grad_enabled() or score.kept is None or key is not score.kept.key or followed():
+        return None
+    if not (type(query) is type(value) is Tensor and query.dtype == key.dtype == value.dtype):
+        return None
+    if not (query.is_cpu and value.is_cpu) or torch.is_autocast_enabled("cpu"):
+        return None
+    sides = sides_of(query.shape, key.shape, value.shape, query.dtype, query.device)
+    if not sides.is_regular or sides.frame.queries != 1 or pinned(is_traced=False):
+        return None
+    addend = None
+    if mask is not None:
+        layout = _layout(mask, sides.frame)
+        if layout is None:
+            return None
+        addend = added(layout, query.dtype)
+    scores = score(query, key)
+    reading = torch.softmax(scores if addend is None else scores + addend, -1) @ value
+    return None if addend is not None and has_nan(reading) else reading
+
+
+def _layout(mask: MaskLike, frame: Frame) -> Layout | None:
+    """How a mask lies over the scores, as it keeps it; None of a tensor of booleans."""
+    layout = kept_layout(mask, frame)
+    if layout is None and not isinstance(rule := rule_of(mask, frame), Tensor):
+        layout = lay(rule, frame, False)
+    return layout
 
 
 def _fusible(layout: Layout, dtype: torch.dtype) -> Fusible | None:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.constants import flag, whole
+from regard.attention.scores.powers import KeptPowers, kept_powers
 from regard.attention.scores.score import (
     Change,
     Dot,
@@ -219,7 +220,9 @@ class Additive(nn.Module, PairScore, name=("additive", "concat")):
         return with_changed(self, change, 1) if type(self) is Additive else None
 
     def prepare(self, key: Keys) -> tuple[Score, Tensor]:
-        return PreparedAdditive(self), self.key_features(key)
+        features = self.key_features(key)
+        is_alone = type(self) is Additive and self.weight.ndim == 1
+        return PreparedAdditive(self, kept=kept_powers(features) if is_alone else None), features
 
     def prepare_both(self, query: Queries, key: Keys) -> tuple[Score, Tensor, Tensor]:
         features = self.query_features(query), self.key_features(key)
@@ -237,12 +240,16 @@ class Additive(nn.Module, PairScore, name=("additive", "concat")):
 
 @dataclass(frozen=True)
 class PreparedAdditive(PairScore):
-    """An additive score whose keys are W_k k already, and its queries W_q q + b if `projected`."""
+    """An additive score whose keys are W_k k already, and its queries W_q q + b if `projected`.
+
+    `kept` has the powers of the keys that it was made with, for single queries (see `powers`).
+    """
 
     is_additive = True
 
     score: Additive
     projected: bool = False
+    kept: KeptPowers | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     @property
     def pair_width(self) -> int:
@@ -276,7 +283,9 @@ class PreparedAdditive(PairScore):
         return Terms("additive", self.weight * torch.tanh(query + key), query, key)
 
     def __call__(self, query: Tensor, key: Tensor, /) -> Tensor:
-        return self.score.combine(self.query_features(query), key)
+        features = self.query_features(query)
+        scores = None if self.kept is None else self.kept.scores(features, key, self.weight)
+        return self.score.combine(features, key) if scores is None else scores
 
 
 def with_changed(

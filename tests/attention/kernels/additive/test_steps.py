@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.attention.kernels.additive.steps import REACH, StepAdditive, attend_step, prepare_steps
+from regard.attention.kernels.additive.steps import StepAdditive, attend_step, prepare_steps
 from regard.attention.normalisers import Softmax, Sparsemax
 from regard.attention.scores import Additive, Cosine, prepare
+from regard.attention.scores.powers import REACH
 
 BATCH, KEYS, WIDTH, HIDDEN = 3, 7, 5, 12
 
@@ -123,5 +124,5 @@ def test_many_rows_are_read_a_strip_at_a_time(monkeypatch: pytest.MonkeyPatch) -
     score, query, key, readable = _random_inputs()
     with torch.no_grad():
         whole_steps = _steps(score, query, key, readable)
-        monkeypatch.setattr("regard.attention.kernels.additive.steps.ROOM", 1)
+        monkeypatch.setattr("regard.attention.scores.powers.ROOM", 1)
         torch.testing.assert_close(_steps(score, query, key, readable), whole_steps)
