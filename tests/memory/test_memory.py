@@ -338,3 +338,15 @@ def test_character_ngrams_are_unit_vectors_of_the_spelling():
         CharacterNgrams(8, 3, 2)
     with pytest.raises(TypeError, match=r"pass a list of strings, such as \['Subject'\]"):
         encoder("Subject")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@torch.no_grad()
+def test_a_query_is_read_in_the_precision_of_the_keys(dtype):
+    memory, query = Memory(), torch.randn(2, 3)
+    memory.write(torch.randn(20, 3).to(dtype), torch.randn(20, 5).to(dtype))
+    reading = memory.read(query.to(dtype)).float()
+    for answer in (memory.read(query), memory.read(query, tolerance=0.1).reading):
+        assert answer.dtype == torch.float32
+        torch.testing.assert_close(answer, reading)
+    assert memory.look(query).entropy().shape == (2,)

@@ -80,6 +80,17 @@ def test_queries_that_fit_no_index():
         index.find(torch.ones(1, 5))
     with pytest.raises(ValueError, match="k is 0: pass at least 1"):
         index.find(near(1, 2), 0)
+    with pytest.raises(ValueError, match="probes is 0: pass at least 1"):
+        index.find(near(1, 2), probes=0)
+    with pytest.raises(ValueError, match="lists is -3: pass at least 1"):
+        NearestIndex(memory, -3)
+    memory.score = Dot()
+    torch.testing.assert_close(
+        index.find(near(9, 2), 3, probes=40).scores, (near(9, 2) @ memory.keys.mT).topk(3).values
+    )
+    memory.score = Cosine()
+    with pytest.raises(ValueError, match="another score by now: make the index again"):
+        index.find(near(1, 2))
     batches = Memory()
     batches.write(near(50, 1).view(2, 25, WIDTH))
     with pytest.raises(ValueError, match="batch axes"):

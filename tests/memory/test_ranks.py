@@ -166,3 +166,18 @@ def test_tolerance_over_ranks_needs_a_softmax(on_ranks):
     for answer in on_ranks(2, on_rank):
         assert isinstance(answer, ValueError)
         assert "pass Softmax()" in str(answer)
+
+
+def test_a_bound_that_rounds_to_one_gives_no_nan(monkeypatch):
+    """A tolerance within 3e-8 of 1: the first rank may have left out any weight, the second nothing."""
+    messages = torch.tensor(
+        [[0.0, 1.0, 2.0, 3.0, 1.0], [1.0, 0.0, 0.0, 5.0, 1.0]], dtype=torch.float64
+    )
+    monkeypatch.setattr(over_ranks, "section", lambda *_: (Keys(0, 1, 2, 1), None, 1))
+    monkeypatch.setattr(over_ranks, "gather", lambda *_: list(messages))
+    query: Any = torch.zeros(1, 1)
+    unused: Any = None
+    answer = over_ranks.read_within(unused, query, None, None, None, unused)
+    assert answer.bound.item() == 1
+    assert 2 <= answer.error.item() < 10
+    assert 3 < answer.reading.item() < 5

@@ -328,7 +328,7 @@ def _together(
     limits = [answer[1:3] for answer in every]
     bound, error = torch.tensor(limits, dtype=widest).view(-1, 2).to(query.device).unbind(-1)
     rounding = 2 * torch.finfo(widest).eps
-    bound, error = bound * (1 + rounding), error * (1 + rounding)
+    bound, error = (bound * (1 + rounding)).clamp_(max=1), error * (1 + rounding)
     lengths = torch.linalg.vector_norm(reading.to(widest), dim=-1) * torch.finfo(query.dtype).eps
     lengths[remaining] = 0.0
     exact = sum(answer.entries for answer in answers.values()) * source.entry_bytes

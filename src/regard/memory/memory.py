@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
@@ -17,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.attend import attend, look
+from regard.attention.constants import whole
 from regard.attention.kernels.ties import level_best
 from regard.attention.looks import Look
 from regard.attention.masks import as_mask
@@ -339,7 +339,8 @@ class Memory(nn.Module):
         """The blended values; zero where there is nothing to read, as in an empty memory.
 
         Args:
-            queries: Vectors, or strings for the encoder.
+            queries: Vectors, or strings for the encoder. They are read in the precision of the keys, and the answer has
+                theirs.
             mask: Which entries may be read, as for `regard.attend`.
             group: Processes that share out the entries, as for `regard.attend`: each reads with the same
                 queries, from a memory that holds its own entries; one without any was made with
@@ -369,7 +370,8 @@ class Memory(nn.Module):
             width = self.entries.d_value or self.entries.d_key or query.shape[-1]
             return query.new_zeros((*query.shape[:-1], width))
         keys, options = self._prepared()
-        return attend(query, keys, self.values, mask=mask, **options)
+        reading = attend(query.to(keys.dtype), keys, self.values, mask=mask, **options)
+        return reading.to(query.dtype)
 
     forward = read
 
@@ -445,7 +447,7 @@ class Memory(nn.Module):
     ) -> Look:
         """A look at the weights of a reading."""
         keys, options = self._prepared()
-        answer: Look = look(self._vectors(queries), keys, mask=mask, **options)
+        answer: Look = look(self._vectors(queries).to(keys.dtype), keys, mask=mask, **options)
         return answer
 
     def __getitem__(self, query: Any) -> Any:
@@ -481,12 +483,7 @@ class Memory(nn.Module):
             >>> payloads
             [{'line': 2}]
         """
-        try:
-            operator.index(k)
-        except TypeError:
-            raise TypeError(f"k is {k!r}: pass a whole number of at least 1") from None
-        if k < 1:
-            raise ValueError(f"k is {k}: pass at least 1")
+        k = whole("k", k)
         vectors, alone = self._vectors(query), is_alone(query)
         if not len(self):
             weights = vectors.new_zeros((*vectors.shape[:-1], 0))

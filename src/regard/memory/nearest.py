@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.attention.constants import whole
 from regard.attention.scores import ScaledDot
 from regard.attention.scores.score import pairwise, unit
 from regard.memory.bounded import Linear
@@ -45,11 +46,11 @@ class NearestIndex:
     Args:
         memory: Read by a dot product, scaled dot product, `General` or `Cosine`, or a soft cap of these. The index
             is of its entries now: make another one after a change.
-        lists: How many centroids; 4 sqrt(entries) by default.
+        lists: How many centroids, from 1 on; 4 sqrt(entries) by default.
 
     Raises:
         ImportError: If faiss is not installed.
-        ValueError: If the score is another one, or the entries have batch axes.
+        ValueError: If the score is another one, `lists` is below 1, or the entries have batch axes.
         EmptyMemoryError: If the memory holds nothing.
     """
 
@@ -67,8 +68,10 @@ class NearestIndex:
         width: Any = memory.entries.d_key
         self._width, pair_score = width, pairwise(memory.score)
         score = memory.score if pair_score is None else pair_score.capped()[0]
-        self._form(torch.zeros(1, getattr(score, "d_query", width)))  # refuses other scores
-        lists = max(1, min(count, lists or round(4 * count**0.5)))
+        query = torch.zeros(1, getattr(score, "d_query", width))
+        self._by_length = self._form(query).by_length
+        lists = round(4 * count**0.5) if lists is None else whole("lists", lists)
+        lists = min(count, lists)
         quantizer = faiss.IndexFlatIP(width)
         self._index = faiss.IndexIVFFlat(quantizer, width, lists, faiss.METRIC_INNER_PRODUCT)
         self._index.cp.max_points_per_centroid = TRAINED
@@ -91,11 +94,11 @@ class NearestIndex:
             probes: Lists that are searched: more find more, and take longer.
 
         Raises:
-            ValueError: If k is below 1, or entries were written, replaced on the disk, or deleted since.
+            ValueError: If k or probes is below 1, or entries were written, replaced on the disk, or deleted since, or
+                the score became a cosine or another than a cosine.
             ShapeError: If the queries have another width.
         """
-        if k < 1:
-            raise ValueError(f"k is {k}: pass at least 1")
+        k, probes = whole("k", k), whole("probes", probes)
         if len(self.memory) != self._count:
             raise ValueError(
                 f"the memory has {len(self.memory)} entries, the index {self._count}: make the index again"
@@ -103,7 +106,9 @@ class NearestIndex:
         if self.memory.entries.rows != self._rows:
             raise ValueError("entries of the memory have moved: make the index again")
         form = self._form(self.memory._vectors(query))
-        self._index.nprobe = max(1, min(probes, self._index.nlist))
+        if form.by_length != self._by_length:
+            raise ValueError("the memory has another score by now: make the index again")
+        self._index.nprobe = min(probes, self._index.nlist)
         products, places = self._index.search(np.ascontiguousarray(form.query.float().numpy()), k)
         scores, positions = torch.from_numpy(products), torch.from_numpy(places)
         if form.cap:
@@ -133,7 +138,6 @@ class NearestIndex:
             raise ValueError(
                 f"score {score} of queries {tuple(query.shape)}: an index needs products of (queries, width)"
             )
-        self._by_length = form.by_length
         return form
 
     def _numbers(self, key: Tensor) -> np.ndarray:

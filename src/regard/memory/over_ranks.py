@@ -84,17 +84,22 @@ def read_within(
     logs, bounds, errors, readings = messages[:, :-1].split([count] * 3 + [count * width], dim=-1)
     masses = logs.softmax(0).nan_to_num(0.0)  # nothing to read has no weight
     reading = (masses.unsqueeze(-1) * readings.view(len(logs), count, width)).sum(0)
-    rests = masses * bounds / (1 - bounds) * (1 + SLACK)
+    rests = torch.where(bounds < 1, masses * bounds / (1 - bounds) * (1 + SLACK), torch.inf)
     rest, length = rests.sum(0), reading.norm(dim=-1)
     lengths = torch.where(bounds > 0, errors / bounds, 0.0) + length
     unit = torch.finfo(query.dtype).eps
-    error = (rests / (1 + rests) * lengths).sum(0) + unit * length * (rest > 0)
+    error = (_share(rests) * lengths).sum(0) + unit * length * (rest > 0)
     dtype = torch.promote_types(query.dtype, torch.float32)
     rounding = 2 * torch.finfo(dtype).eps
     bound, error = (
         (side * (1 + rounding)).view(shape).to(query.device, dtype)
-        for side in (rest / (1 + rest), error)
+        for side in (_share(rest).clamp(max=1 - rounding), error)
     )
     return BoundedReading(
         reading.view(*shape, width).to(query), bound, error, read / max(1, keys.total)
     )
+
+
+def _share(rest: Tensor) -> Tensor:
+    """rest / (rest + 1), also of infinity."""
+    return 1 / (1 + 1 / rest)
