@@ -26,6 +26,7 @@ from torch import Tensor
 from regard.memory import Memory, NearestIndex
 from regard.memory.bounded import _products
 from regard.memory.codes import decode, encode
+from regard.memory.one_pass import LOOPS
 from regard.scores import Dot, ScaledDot, Score
 from regard.translation.text.corpora import Pair
 from regard.translation.translator import Translator
@@ -146,6 +147,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
+    LOOPS.wait()
     results: dict[str, Any] = {"products of codes": products(options.rounds)}
     print(results)
     for kind in (clusters, states, random):

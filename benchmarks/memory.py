@@ -2,11 +2,12 @@
 
 python benchmarks/memory.py [--rounds 5] [--entries 100000 1000000] [--out benchmarks/results/memory.json]
 
-Milliseconds of the processor on one thread, in turns. A search is beside `look.top` and beside a matrix product with
-torch.topk; among strings beside the product alone. A folder is beside the same vectors in RAM, and beside a sum of
-its bytes. Strings are hashed beside one call of zlib for each n-gram. `before` are milliseconds of the versions that
-searched by two stable sorts, hashed strings in Python and kept every memory in one file. Readings with a tolerance
-are measured by bounds.py.
+Milliseconds of the processor on one thread, in turns. A search is beside `look.top`, a matrix product with torch.topk,
+a sum of the keys, and faiss's flat index where faiss is installed, which gives no weights; among strings beside the
+product alone. A folder, in three precisions, is beside the same vectors in RAM, and beside a sum of its bytes. Strings
+are hashed beside one call of zlib for each n-gram. `before` are milliseconds of the versions that searched by two
+stable sorts, hashed strings in Python and kept every memory in one file. Readings with a tolerance are measured by
+bounds.py.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from torch.nn import functional as F
 
 import regard
 from regard.memory import CharacterNgrams, Memory
+from regard.memory.one_pass import LOOPS
 
 WIDTH, STRINGS, BEST = 64, 100_000, 5
 WIDE, PORTION, SCANNED = 256, 50_000, 1 << 21
@@ -71,6 +73,7 @@ def searches(entries: int) -> dict[str, dict[str, Callable[[], Any]]]:
     memory.write(torch.randn(entries, WIDTH), payloads=list(range(entries)))
     keys = memory.keys
     assert keys is not None
+    flat = faiss_flat(keys)
     rows = {}
     for queries in (1, 32):
         query = torch.randn(queries, WIDTH)
@@ -78,8 +81,23 @@ def searches(entries: int) -> dict[str, dict[str, Callable[[], Any]]]:
             "find": lambda query=query: memory.find(query, BEST),
             "look.top": lambda query=query: regard.look(query, keys).top(BEST),
             "product, topk": lambda query=query: (query @ keys.T).topk(BEST),
-        }
+            "sum": keys.sum,
+        } | (
+            {} if flat is None else {"faiss": lambda query=query: flat.search(query.numpy(), BEST)}
+        )
     return rows
+
+
+def faiss_flat(keys: Tensor) -> Any:
+    """An exact index of faiss with these keys, or None where it is not installed."""
+    try:
+        import faiss
+    except ImportError:
+        return None
+    faiss.omp_set_num_threads(1)
+    index = faiss.IndexFlatIP(WIDTH)
+    index.add(keys.numpy())
+    return index
 
 
 def spelling() -> dict[str, dict[str, Callable[[], Any]]]:
@@ -131,11 +149,13 @@ def opening(entries: int, folder: Path) -> dict[str, dict[str, Callable[[], Any]
     return {f"open, {entries:,} x {WIDTH} with payloads": {"open": open_folder}}
 
 
-def folders(entries: int, folder: Path) -> dict[str, dict[str, Callable[[], Any]]]:
+def folders(
+    entries: int, dtype: torch.dtype, folder: Path
+) -> dict[str, dict[str, Callable[[], Any]]]:
     """Vectors of width 256 on the disk, in the cache of its pages, beside a sum of their bytes."""
     with Memory.open(folder, write=True) as stored:
         for start in range(0, entries, PORTION):
-            stored.write(torch.randn(min(PORTION, entries - start), WIDE))
+            stored.write(torch.randn(min(PORTION, entries - start), WIDE).to(dtype))
     memory = Memory.open(folder)
     memory.verify()
     keys, path = memory.keys, folder / "1" / "keys"
@@ -150,10 +170,12 @@ def folders(entries: int, folder: Path) -> dict[str, dict[str, Callable[[], Any]
     rows = {}
     for queries in (1, 32):
         query = torch.randn(queries, WIDE)
-        rows[f"folder, {queries} of {entries:,} x {WIDE}"] = {
+        near = query.to(dtype)
+        name = str(dtype).removeprefix("torch.")
+        rows[f"folder, {queries} of {entries:,} x {WIDE}, {name}"] = {
             "read": lambda query=query: memory.read(query),
             "find": lambda query=query: memory.find(query, BEST),
-            "attend in RAM": lambda query=query: regard.attend(query, keys, keys),
+            "attend in RAM": lambda near=near: regard.attend(near, keys, keys),
             "scan": scan,
         }
     return rows
@@ -167,10 +189,15 @@ def main() -> None:
     options = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
+    LOOPS.wait()
     tables = [spelling, writes, *(lambda n=n: searches(n) for n in options.entries)]
     results: dict[str, dict[str, float]] = {}
     with TemporaryDirectory() as folder:
-        tables.append(lambda: folders(options.entries[0] * 4, Path(folder) / "wide"))
+        for dtype in (torch.float32, torch.float16, torch.bfloat16):
+            place = Path(folder) / str(dtype)
+            tables.append(
+                lambda dtype=dtype, place=place: folders(options.entries[0] * 4, dtype, place)
+            )
         tables.append(lambda: opening(options.entries[-1], Path(folder) / "payloads"))
         measure(tables, options.rounds, results)
     if options.out:

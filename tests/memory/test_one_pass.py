@@ -17,9 +17,10 @@ ROWS, WIDTH = 300, 19
 @pytest.fixture(autouse=True)
 def calls(monkeypatch):
     """How often the loops were called; blocks are small, and no memory is too small."""
+    one_pass.LOOPS.wait()
     calls, part_of = [], one_pass.part_of
     monkeypatch.setattr(vector_files, "BLOCK", 64 * WIDTH * 4)
-    monkeypatch.setattr("regard.memory.memory.SMALL", 0)
+    monkeypatch.setattr("regard.memory.memory.LEAST", 0)
     monkeypatch.setattr(one_pass, "part_of", lambda *a: calls.append(1) or part_of(*a))
     return calls
 
@@ -184,7 +185,7 @@ def test_equal_keys_come_in_their_order(data):
     memory.write(torch.randint(-1, 2, (rows, width), generator=generator).float())
     query = torch.randint(-2, 3, (2, queries, width), generator=generator).float()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("regard.memory.memory.SMALL", 0)
+        patch.setattr("regard.memory.memory.LEAST", 0)
         patch.setattr(one_pass, "block_rows", lambda queries: 16)
         result = memory.find(query, k)
     weights, places = expected(memory, query.flatten(0, 1), k)
@@ -232,3 +233,14 @@ def test_a_search_with_gradients_and_one_for_many_entries_are_of_torch(searches)
     with torch.no_grad():
         assert memory.find(torch.ones(1, 6), 100).weights.sum().allclose(torch.tensor(1.0))
     assert not searches
+
+
+def test_while_loops_are_compiled_torch_searches(searches, monkeypatch):
+    memory = Memory()
+    memory.write(torch.randn(50, 6))
+    ready = [False, True]
+    monkeypatch.setattr(one_pass.LOOPS, "ready", lambda: ready.pop(0))
+    before, after = (memory.find(torch.ones(1, 6), 3) for _ in range(2))
+    assert len(searches) == 1
+    assert torch.equal(before.positions, after.positions)
+    torch.testing.assert_close(before.weights, after.weights)

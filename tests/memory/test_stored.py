@@ -168,9 +168,12 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(tmp_path):
         cases = [
             ((torch.ones(2, WIDTH + 1), torch.ones(2, 3)), "pass keys of width 8"),
             ((torch.ones(2, WIDTH), torch.ones(2, 4)), "pass values of width 3"),
-            ((torch.ones(2, WIDTH), torch.ones(3, 3)), "one row for each entry"),
+            ((torch.ones(2, WIDTH), torch.ones(3, 3)), "one value for each key"),
             ((torch.full((2, WIDTH), torch.nan), torch.ones(2, 3)), "infinities or NaN"),
-            ((torch.ones(2, WIDTH), torch.ones(2, 3), ["one"]), "one payload for each key"),
+            (
+                (torch.ones(2, WIDTH), torch.ones(2, 3), ["one"]),
+                "payloads is a list of 1: pass a list of 2",
+            ),
             ((torch.ones(2, WIDTH), torch.ones(2, 3), [1, {2}]), "entry 301"),
         ]
         for arguments, message in cases:

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -15,141 +14,37 @@ from regard.attention.caches import GrowingTensor
 from regard.attention.products import HALVES
 from regard.attention.scores import Score, prepare
 from regard.attention.shapes import ShapeError
-from regard.loops.availability import has_numbers
-from regard.memory.bounded import Block, spread
-from regard.memory.codes import coded
+from regard.memory.coded_entries import AT_ONCE, CodedEntries
+from regard.memory.growing import GrowingRows, Prepared, tensors_of
 from regard.memory.lists import LISTS, as_bytes, from_bytes, objections
-
-AT_ONCE = 1 << 15  # entries that are coded, or whose codes are read, at a time
 
 Trainable = bool | Literal["keys", "values"]
 
 
-class GrowingRows(GrowingTensor):
-    """Rows of a matrix. A few are appended by numpy, whose calls take a third of the time of torch's."""
-
-    _array: np.ndarray | None = None  # the room, where numpy can write to it
-
-    def append(self, rows: Tensor) -> None:
-        """Write rows behind the last one."""
-        array, room = self._array, self._room
-        length = self._filled.shape[-2]
-        stop = length + rows.shape[-2]
-        if (
-            array is None
-            or stop > len(array)
-            or rows.requires_grad
-            or rows.dtype != room.dtype
-            or not has_numbers(rows)
-        ):
-            super().append(rows)
-            if self._room is not room:
-                self._array = _as_array(self._room)
-            return
-        array[length:stop] = rows.numpy()
-        width = array.shape[1]
-        self._filled = room.as_strided((stop, width), (width, 1))
-
-
-class Prepared:
-    """Keys after a score's work on them, for as long as neither changes."""
-
-    def __init__(self, score: Score, key: Tensor, quick: Score, rows: GrowingTensor) -> None:
-        self.quick, self.rows = quick, rows
-        self._score = score
-        self._follow(key)
-
-    def _follow(self, key: Tensor) -> None:
-        self._key = key
-        self._versions = [each._version for each in _tensors(self._score, key)]
-
-    def is_of(self, score: Score, key: Tensor) -> bool:
-        """Whether these are the keys for this score."""
-        versions = [each._version for each in _tensors(score, key)]
-        return score is self._score and key is self._key and versions == self._versions
-
-    def append(self, new: Tensor, old_key: Tensor, grown_key: Tensor) -> bool:
-        """Prepare new keys, too; False where those before are others by now."""
-        if not self.is_of(self._score, old_key):
-            return False
-        with torch.no_grad():
-            self.rows.append(prepare(self._score, new.to(old_key))[1])
-        self._follow(grown_key)
-        return True
-
-
-def _as_array(room: Tensor) -> np.ndarray | None:
-    """The same numbers for numpy, or None where it cannot write to them."""
-    if room.dim() != 2 or room.requires_grad or room.is_inference() or not has_numbers(room):
+def objection(
+    key: Tensor,
+    value: Tensor | None,
+    payloads: Sequence[Any] | None,
+    d_key: int | None,
+    d_value: int | None,
+) -> str | None:
+    """Why entries do not fit each other or earlier ones, of these widths; None if they do."""
+    values, shape = (key if value is None else value), key.shape
+    if len(shape) < 2 or (values is not key and shape[:-1] != values.shape[:-1]):
+        shapes = f"keys have shape {tuple(shape)}, values {tuple(values.shape)}"
+        return f"{shapes}: pass one value for each key"
+    if payloads is not None:
+        if isinstance(payloads, str) or len(payloads) != shape[-2]:
+            description = "a string" if isinstance(payloads, str) else f"a list of {len(payloads)}"
+            return f"payloads is {description}: pass a list of {shape[-2]}, one for each key"
+        if len(shape) > 2:
+            return "keys with batch axes have no payloads: leave out payloads="
+    if shape[-1] == d_key and (shape if values is key else values.shape)[-1] == d_value:
         return None
-    return None if room.dtype == torch.bfloat16 else room.numpy()
-
-
-class CodedEntries:
-    """Keys in RAM with their codes, for bounded readings: for as long as no key or value changes."""
-
-    def __init__(self, key: Tensor, value: Tensor) -> None:
-        self.width = key.shape[-1]
-        self.entry_bytes = sum(
-            each.shape[-1] * each.itemsize for each in ((key,) if value is key else (key, value))
-        )
-        rows, lengths = self._coded(key, value)
-        self._codes, self._lengths = GrowingTensor(rows), GrowingTensor(lengths)
-        self.code_bytes = rows.shape[-1] + lengths.shape[-1] * lengths.itemsize
-        self._follow(key, value)
-
-    def _follow(self, key: Tensor, value: Tensor) -> None:
-        self._key, self._value = key, value
-        self._versions = _versions(key, value)
-
-    @property
-    def count(self) -> int:
-        """How many entries there are."""
-        return len(self._key)
-
-    def is_of(self, key: Tensor | None, value: Tensor | None) -> bool:
-        """Whether these are the codes of these very entries."""
-        return (
-            key is self._key
-            and value is self._value
-            and None not in self._versions
-            and _versions(key, value) == self._versions
-        )
-
-    def append(self, count: int, key: Tensor, value: Tensor) -> None:
-        """Code the last entries, which are new."""
-        for room, new in zip(
-            (self._codes, self._lengths), self._coded(key[-count:], value[-count:]), strict=True
-        ):
-            room.append(new)
-        self._follow(key, value)
-
-    def blocks(self) -> Iterator[Block]:
-        """The codes of all entries."""
-        rows, lengths = self._codes.filled, self._lengths.filled
-        for start in spread(range(0, len(rows), AT_ONCE)):
-            yield Block(start, rows[start : start + AT_ONCE], lengths[start : start + AT_ONCE])
-
-    def at(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """The keys and the values at these places."""
-        key = self._key[places]
-        return key, key if self._value is self._key else self._value[places]
-
-    @staticmethod
-    @torch.no_grad()
-    def _coded(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        portions = zip(key.split(AT_ONCE), value.split(AT_ONCE), strict=True)
-        rows, lengths = zip(*(coded(*portion) for portion in portions), strict=True)
-        return torch.cat(rows), torch.cat(lengths)
-
-
-def _versions(*tensors: Tensor | None) -> list[int | None]:
-    """The versions of tensors; None for those whose changes torch does not count."""
-    return [None if each is None or each.is_inference() else each._version for each in tensors]
-
-
-def _tensors(score: Score, key: Tensor) -> list[Tensor]:
-    return [key, *score.parameters()] if isinstance(score, nn.Module) else [key]
+    for name, vectors, width in (("key", key, d_key), ("value", values, d_value)):
+        if width is not None and vectors.shape[-1] != width:
+            return f"{name}s are {vectors.shape[-1]} wide: pass {name}s of width {width}"
+    return None
 
 
 class Entries(nn.Module):
@@ -253,12 +148,12 @@ class Entries(nn.Module):
     ) -> None:
         """Add entries behind the last one; all of them or, where shapes do not fit, none."""
         old_key, old_value = self.key, self.value
-        value = self._checked(key, value, old_key, old_value)
+        value = self._checked(key, value, payloads, old_key, old_value)
         coded_entries = self._coded
         if coded_entries is not None and not coded_entries.is_of(self.key, self.values):
             coded_entries = self._coded = None
         if payloads is not None or self.payloads is not None:
-            self._keep(payloads, key)
+            self._keep(payloads, key.shape[-2])
         if names is not None or self.names is not None:
             self._name(names, key.shape[-2])
         if value is not None and old_value is None and old_key is not None:
@@ -287,17 +182,22 @@ class Entries(nn.Module):
             self.d_key, self.d_value = widths
 
     def _checked(
-        self, key: Tensor, value: Tensor | None, old_key: Tensor | None, old_value: Tensor | None
+        self,
+        key: Tensor,
+        value: Tensor | None,
+        payloads: Sequence[Any] | None,
+        old_key: Tensor | None,
+        old_value: Tensor | None,
     ) -> Tensor | None:
         """The values that the entries get, which are None where they stay the keys."""
         separate = old_value is not None or self._trained["key"] != self._trained["value"]
         if value is None and separate:
             value = key
-        values = key if value is None else value
-        if problem := self._objection(key, values):
+        if problem := objection(key, value, payloads, self.d_key, self.d_value):
             raise ShapeError(problem)
         if old_key is None or key.dim() == old_key.dim() == 2:
             return value
+        values = key if value is None else value
         old_values = old_key if old_value is None else old_value
         for name, new, old in (("key", key, old_key), ("value", values, old_values)):
             if new.shape[:-2] != old.shape[:-2]:
@@ -307,19 +207,10 @@ class Entries(nn.Module):
                 )
         return value
 
-    def _keep(self, payloads: Sequence[Any] | None, key: Tensor) -> None:
-        if payloads is None:
-            payloads = [None] * key.shape[-2]
-        if isinstance(payloads, str) or len(payloads) != key.shape[-2]:
-            description = "a string" if isinstance(payloads, str) else f"a list of {len(payloads)}"
-            raise ShapeError(
-                f"payloads is {description}: pass a list of {key.shape[-2]}, one for each key"
-            )
-        if key.dim() > 2:
-            raise ShapeError("keys with batch axes have no payloads: leave out payloads=")
+    def _keep(self, payloads: Sequence[Any] | None, count: int) -> None:
         if self.payloads is None:
             self.payloads = [None] * len(self)
-        self.payloads.extend(payloads)
+        self.payloads.extend([None] * count if payloads is None else payloads)
 
     def _name(self, names: Sequence[str | None] | None, count: int) -> None:
         if self.names is None:
@@ -337,7 +228,7 @@ class Entries(nn.Module):
         Half precisions stay as they are: each score is computed from them in float32.
         """
         key: Any = self.key
-        tensors = _tensors(score, key)
+        tensors = tensors_of(score, key)
         if key.dtype in HALVES:
             return score, key
         is_trained = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
@@ -370,7 +261,7 @@ class Entries(nn.Module):
         """Put values at these entries, or leave theirs; and payloads, or take theirs away."""
         if value is not None:
             key: Any = self.key
-            self._checked(key[..., places, :], value, key, self.value)
+            self._checked(key[..., places, :], value, payloads, key, self.value)
             if self.value is None:
                 self._put("value", key)
             self._overwrite(places, value)
@@ -454,7 +345,7 @@ class Entries(nn.Module):
         if key is not None:
             if value is None and self._trained["key"] != self._trained["value"]:
                 value = state[prefix + "value"] = key
-            if problem := self._objection(key, key if value is None else value):
+            if problem := objection(key, value, None, self.d_key, self.d_value):
                 errors: list[str] = rest[-1]
                 errors.append(f"memory {prefix or 'entries'}: {problem}")
                 return
@@ -484,18 +375,6 @@ class Entries(nn.Module):
         if lists["names"] is not None:
             self.names, self._places = [], {}
             self._name(lists["names"], count)
-
-    def _objection(self, key: Tensor, value: Tensor) -> str | None:
-        if key.dim() < 2 or (value is not key and key.shape[:-1] != value.shape[:-1]):
-            shapes = f"keys have shape {tuple(key.shape)}, values {tuple(value.shape)}"
-            return f"{shapes}: pass one value for each key"
-        wide = key.shape[-1]
-        if wide == self.d_key and (wide if value is key else value.shape[-1]) == self.d_value:
-            return None
-        for name, tensor, width in (("key", key, self.d_key), ("value", value, self.d_value)):
-            if width is not None and tensor.shape[-1] != width:
-                return f"{name}s are {tensor.shape[-1]} wide: pass {name}s of width {width}"
-        return None
 
     def _adopt(self, name: str, arriving: Tensor | None) -> None:
         old = getattr(self, name)

@@ -29,7 +29,7 @@ from regard.attention.scores.prepare import is_pairwise
 from regard.attention.shapes import ShapeError, check_plane
 from regard.attention.torch_names import answers
 from regard.memory import one_pass
-from regard.memory.bounded import SMALL, BoundedReading, Linear, Source, read_bounded
+from regard.memory.bounded import BoundedReading, Linear, Source, read_bounded
 from regard.memory.entries import Entries, Trainable
 from regard.memory.file import Contents, read_memory, write_memory
 from regard.memory.found import EmptyMemoryError, Found
@@ -51,6 +51,7 @@ EMPTY = "the memory is empty: write entries before looking one up"
 SHOWN = 4  # entries that a repr lists
 ROOM = 1 << 24  # scores that a search by torch holds at a time
 TOGETHER = 1 << 12  # queries that take one pass
+LEAST = 1 << 22  # bytes of keys and values, times queries, that compiled loops read faster
 FINAL = "write the entries to keep, those of items(), into a new memory"
 ABSENT = {  # advice for the methods of a dict that are absent
     **dict.fromkeys(("pop", "popitem", "clear"), f"nothing is deleted: {FINAL}"),
@@ -514,7 +515,8 @@ class Memory(nn.Module):
 
     def _form(self, query: Tensor) -> Linear | None:
         """The scores as compiled loops read them; None where they do not, or the memory is small."""
-        if self.entries.nbytes < SMALL or self._is_traced(query):
+        rows = prod(query.shape[:-1])
+        if self.entries.nbytes * rows < LEAST or self._is_traced(query):
             return None
         keys, options = self._prepared()
         normaliser = as_normaliser(self.normaliser or "softmax")

@@ -14,8 +14,10 @@ from regard.attention.parts import Part
 from regard.attention.scores import Score
 from regard.attention.scores.score import SHORTEST
 from regard.loops.availability import are_compiled, has_numbers
+from regard.loops.preparing import Preparation
 from regard.memory.bounded import Linear
 
+LOOPS = Preparation("regard.memory.preparation")
 FEW = 4  # queries; a matrix product of more takes less time
 SCORES = 1 << 17  # that a search holds: they stay in the caches
 MOST = 64  # entries that a search keeps in their order
@@ -24,7 +26,7 @@ Span = tuple[int, int]  # the first row of a block, and the one after its last
 
 
 def form_of(score: Score, query: Tensor, key: Tensor, normaliser: Any) -> Linear | None:
-    """The scores of queries as the loops compute them; None where these do not serve.
+    """The scores of queries as the loops compute them; None where these do not serve, or are being compiled.
 
     Args:
         score: theirs with keys.
@@ -39,7 +41,11 @@ def form_of(score: Score, query: Tensor, key: Tensor, normaliser: Any) -> Linear
         return None
     rows = query.detach().double().flatten(0, -2)
     form = Linear.of(score, rows, key.shape[-1], normaliser.temperature)
-    return None if form is None or form.cap or not form.query.isfinite().all() else form
+    if form is None or form.cap or not form.query.isfinite().all():
+        return None
+    if torch.are_deterministic_algorithms_enabled():
+        LOOPS.wait()
+    return form if LOOPS.ready() else None
 
 
 def block_rows(queries: int) -> int:

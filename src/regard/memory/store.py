@@ -31,7 +31,7 @@ from torch import Tensor
 from regard import files
 from regard.memory.file import MemoryFileError
 from regard.memory.lists import no_constant
-from regard.memory.vectors import VectorFile, block_rows, objection, row_bytes
+from regard.memory.vectors import VectorFile, block_rows, kind_objection, row_bytes
 
 FORMAT, VERSION = "regard.memory", 2
 CURRENT, DATABASE, LOCK = "current", "memory.sqlite", ".writing.lock"
@@ -278,7 +278,7 @@ class Store:
         kinds = {name: tuple(content[name]) for name in COLUMNS if content.get(name)}
         state = State(**(content | kinds))
         for kind in state.kinds.values():
-            if problem := kind and objection(*kind):
+            if problem := kind and kind_objection(*kind):
                 self._damaged(problem)
         counts = (state.rows, state.deleted, state.named, state.deletions, state.rows_from or 0)
         if any(type(count) is not int or count < 0 for count in counts):

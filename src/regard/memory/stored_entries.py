@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from regard.attention.shapes import ShapeError
-from regard.memory.bounded import Block, spread
+from regard.memory.coded_entries import CodedStore
 from regard.memory.codes import coded, encode
+from regard.memory.entries import objection
 from regard.memory.store import CODES, VECTORS, Kind, Store
-from regard.memory.vectors import CODED, DTYPES, FLOATS, objection
+from regard.memory.vectors import CODED, DTYPES, FLOATS, kind_objection
 
 DTYPE_NAMES = {DTYPES[name]: name for name in FLOATS}
 
@@ -159,18 +160,10 @@ class StoredEntries:
         state = self.store.state
         if value is None and state.values is not None:
             value = key
-        for name, vectors, width in (("key", key, self.d_key), ("value", value, self.d_value)):
-            if vectors is None:
-                continue
-            if vectors.dim() != 2 or len(vectors) != len(key):
-                shapes = f"keys have shape {tuple(key.shape)}, values {tuple(vectors.shape)}"
-                raise ShapeError(f"{shapes}: pass one row for each entry, (entries, width)")
-            if width is not None and vectors.shape[-1] != width:
-                raise ShapeError(
-                    f"{name}s are {vectors.shape[-1]} wide: pass {name}s of width {width}"
-                )
-        if isinstance(payloads, str) or (payloads is not None and len(payloads) != len(key)):
-            raise ShapeError(f"payloads is no list of {len(key)}: pass one payload for each key")
+        if key.dim() > 2:
+            raise ShapeError(f"keys have shape {tuple(key.shape)}: pass keys (entries, width)")
+        if problem := objection(key, value, payloads, self.d_key, self.d_value):
+            raise ShapeError(problem)
         if not len(key):
             return
         kinds = {"keys": _kind(key), "values": None if value is None else _kind(value)}
@@ -249,31 +242,6 @@ def _narrowed(name: str, vectors: Tensor, kind: Kind | None) -> Tensor:
 def _kind(vectors: Tensor) -> Kind:
     dtype = torch.float32 if vectors.dtype == torch.float64 else vectors.dtype
     kind = DTYPE_NAMES.get(dtype, str(dtype)), vectors.shape[-1]
-    if problem := objection(*kind):
+    if problem := kind_objection(*kind):
         raise ShapeError(problem) if dtype in DTYPE_NAMES else TypeError(problem)
     return kind
-
-
-class CodedStore:
-    """The entries of a folder with their codes, for bounded readings."""
-
-    def __init__(self, store: Store) -> None:
-        self._store, self.count = store, store.state.rows
-        self._key, self._value = store.vectors("keys"), store.vectors("values")
-        self.width = self._key.width
-        files = (self._key,) if self._value is self._key else (self._key, self._value)
-        self.entry_bytes = sum(file.row_bytes for file in files)
-        self.code_bytes = sum(store.vectors(name).row_bytes for name in CODES)
-
-    def blocks(self) -> Iterator[Block]:
-        """The codes of all entries."""
-        codes, lengths = (self._store.vectors(name) for name in CODES)
-        for start, stop in spread(self._store.spans("codes")):
-            yield Block(start, codes.read(start, stop), lengths.read(start, stop))
-
-    def at(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """The keys and the values at these places."""
-        key = self._key.widened(self._key.pick(places))
-        if self._value is self._key:
-            return key, key
-        return key, self._value.widened(self._value.pick(places))

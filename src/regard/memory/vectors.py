@@ -32,7 +32,7 @@ DTYPES = {
 FLOATS = ("float32", "float16", "bfloat16")
 
 
-def objection(dtype: str, width: int) -> str | None:
+def kind_objection(dtype: str, width: int) -> str | None:
     """Why vectors of this kind cannot be stored, or None."""
     if dtype not in DTYPES:
         return f"vectors of type {dtype}: pass {', '.join(FLOATS)}"
