@@ -158,23 +158,35 @@ def some_sources(sentences: int = 3, seed: int = 0) -> tuple[Tensor, Tensor]:
 def every_translation(
     model: Toy, source: Tensor, lengths: Tensor, longest: int, exponent: float = 1.0
 ) -> list[Hypothesis]:
-    """All translations of one sentence, the best first, each worked out alone and in float64."""
+    """All translations of one sentence, the best first, without a search and in float64."""
     hypotheses = [
-        one_by_one(model, source, lengths, tokens, exponent) for tokens in _strings(model, longest)
+        hypothesis
+        for _, alike in itertools.groupby(_strings(model, longest), len)
+        for hypothesis in all_of_a_length(model, source, lengths, list(alike), exponent)
     ]
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
+
+
+def all_of_a_length(
+    model: Toy, source: Tensor, lengths: Tensor, strings: list[list[int]], exponent: float
+) -> list[Hypothesis]:
+    """Translations of one sentence, each in a row of its own, which no other row changes."""
+    words = torch.tensor([[BOS, *tokens, EOS] for tokens in strings])
+    rows = source.expand(len(strings), -1), lengths.expand(len(strings))
+    log_p = model.logits(model.hidden(*rows, words[:, :-1])).double().log_softmax(-1)
+    log_probabilities = log_p.gather(-1, words[:, 1:, None])[..., 0]
+    return [
+        Hypothesis(tokens, sum(row) / ((5 + len(row)) / 6) ** exponent, sum(row), row)
+        for tokens, row in zip(strings, log_probabilities.tolist(), strict=True)
+    ]
 
 
 def one_by_one(
     model: Toy, source: Tensor, lengths: Tensor, tokens: list[int], exponent: float
 ) -> Hypothesis:
-    hidden = model.hidden(source, lengths, torch.tensor([[BOS, *tokens]]))
-    log_p = model.logits(hidden)[0].double().log_softmax(-1)
-    log_probabilities = [float(log_p[i, word]) for i, word in enumerate([*tokens, EOS])]
-    total = sum(log_probabilities)
-    return Hypothesis(
-        tokens, total / ((5 + len(log_probabilities)) / 6) ** exponent, total, log_probabilities
-    )
+    """One translation, worked out alone."""
+    (hypothesis,) = all_of_a_length(model, source, lengths, [tokens], exponent)
+    return hypothesis
 
 
 def _strings(model: Toy, longest: int) -> Iterator[list[int]]:
