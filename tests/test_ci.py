@@ -137,8 +137,8 @@ def test_the_longest_tests_are_written_into_the_document(project):
     slow.write_text("tests/test_28.py\ntests/test_1.py::gone\n")
     lines = [f"{number}.1\ttests/test_{number}.py::test" for number in range(30)]
     lines += [
-        f"0.15\ttests/test_30.py::test_{number}" for number in range(8)
-    ]  # six take 0.9 seconds
+        f"0.12\ttests/test_30.py::test_{number}" for number in range(8)
+    ]  # six take 0.7 seconds
     for name, part in (("earlier", [*lines, "99\ttests/test_3.py::test"]), ("later", lines[3:4])):
         (project / name).write_text("\n".join(part) + "\n")
     result = run(project / ".ci" / "durations", "earlier", "later", folder=project)
