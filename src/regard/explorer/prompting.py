@@ -1,4 +1,4 @@
-"""A language model that reads prompts: its tokenizer, and what it is called with."""
+"""A language model that reads prompts: its tokenizer and its inputs."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class LanguageModel:
         return self.inputs(ids, source).run(self.model)
 
     def inputs(self, ids: Sequence[int], source: Sequence[int] = ()) -> ModelInputs:
-        """What the model is called with."""
+        """The inputs of the model."""
         if not self.has_source:
             return ModelInputs((self._tensor(ids),))
         sides = {"input_ids": self._tensor(source), "decoder_input_ids": self._tensor(ids)}

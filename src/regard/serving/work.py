@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Progress(NamedTuple):
-    """What the thread computes now, and how far it is."""
+    """The task that the thread computes now, and how far it is."""
 
     doing: str = ""
     done: int = 0

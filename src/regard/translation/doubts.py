@@ -145,7 +145,7 @@ def doubted(translation: Translation, doubts: Doubts | None, prefix: str = "") -
 
 
 def features(translation: Translation) -> list[float]:
-    """What tells a good translation of a sentence.
+    """The numbers that tell a good translation of a sentence from others.
 
     In their order: the mean probability of its words, the mean log-probability of its pieces, the agreement of the
     hypotheses, the logarithm of the source's length in pieces, the pieces of a source word, and whether words of the

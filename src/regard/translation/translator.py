@@ -47,7 +47,7 @@ class Translator:
         engine: it runs the model when this translates, chosen when the translator is made. `engine.name` is
             "compiled" or "layers", and `engine.reason` says why a faster one was not chosen. It packs weights
             once: after writing to weights, call `refresh`.
-        recall: what it reads beside the model (see `read_memory`).
+        recall: the memory that it reads beside the model (see `read_memory`).
         longest: the most pieces of a source that are read.
     """
 

@@ -20,7 +20,7 @@ CLOSE, CLOSE_IN_HALF = 1e-3, 1e-2  # of the norm of a reading
 
 
 class Implied(NamedTuple):
-    """What the arguments of a kernel say about its mask, as transformers passes them to flash attention."""
+    """The mask that the arguments of a kernel imply, as transformers passes them to flash attention."""
 
     queries: int
     keys: int

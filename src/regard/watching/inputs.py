@@ -1,4 +1,4 @@
-"""What a model is called with, several copies of it in one batch, and the output of each copy."""
+"""The inputs of a model, several copies of them in one batch, and the output of each copy."""
 
 from __future__ import annotations
 

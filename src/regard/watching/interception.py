@@ -173,7 +173,7 @@ class Adapter:
 
 
 def edited_outputs(call: CapturedCall, edit: running.Edit) -> Tensor:
-    """What the heads read after the edits; without a matrix of weights where none is edited.
+    """The outputs of the heads after the edits; without a matrix of weights where none is edited.
 
     Raises:
         WatchError: the values are not known.

@@ -1,4 +1,4 @@
-"""What the heads of an attention read and add: their outputs, by source token, and the norms of these."""
+"""The outputs of heads: all they read, by source token, all they add to the stream, and the norms of these."""
 
 from __future__ import annotations
 

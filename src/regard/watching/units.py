@@ -1,4 +1,4 @@
-"""What an effect is of: a head, a layer or a key, and its edit in each copy of a batch."""
+"""The head, layer or key that an effect is of, and its edit in each copy of a batch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Sentences with stand-ins: every stand-in of a sentence is in its translation, as often.
 
 Those that are part of the sentence are carried by ordinary names and numbers of the training text (see `placeholders`).
-The others are taken out, and put back by the links of words. What a model does not carry is taken out as well.
+The others are taken out, and put back by the links of words. A stand-in that no attempt carries is taken out as well.
 """
 
 import re
@@ -83,7 +83,7 @@ class Carrier:
     """Translates sentences with stand-ins by a translator that knows none.
 
     Attributes:
-        spans: what the stand-ins stand for.
+        spans: those that the stand-ins stand for.
         words: those of the training text; without them every stand-in is taken out.
     """
 

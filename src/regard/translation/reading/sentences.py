@@ -229,7 +229,7 @@ def _recased(text: str, translation: Translation, case: Case) -> Translation:
 
 
 def _as_copy(text: str, translation: Translation, search: Search) -> Translation:
-    """The translation of a text by itself: there is nothing to doubt, whatever the model knows of it."""
+    """The translation of a text by itself. It has no doubts, also where the model does not know its pieces."""
     confidences = [word.confidence for word in translation.words]
     words = list(map(Word, text.split(), chain(confidences, repeat(1.0))))
     candidates = translation.alternatives or [Candidate(text)]

@@ -1,4 +1,4 @@
-"""What a model keeps of its training text: a file of JSON in its folder."""
+"""Statistics that a model keeps of its training text: a file of JSON in its folder."""
 
 from typing import ClassVar, Self
 

@@ -133,7 +133,7 @@ def _paired(line: str, matches: Sequence[Span]) -> list[Span]:
 
 
 def _keys(line: str, span: Span) -> tuple[str, str]:
-    """What a span would open and what it would close; "" for nothing."""
+    """The key of the pair that a span would open, and of the pair that it would close; "" for none."""
     if tag := _TAG.fullmatch(span.text):
         name = tag[2].lower()
         if tag[3] or name in _VOID:

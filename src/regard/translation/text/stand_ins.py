@@ -62,7 +62,7 @@ def found_again(text: str) -> str:
 
 
 class StandIn(NamedTuple):
-    """What a character stands for: a span as the source and as the translation write it."""
+    """The span that a character stands for, as the source and as the translation write it."""
 
     source: str
     target: str

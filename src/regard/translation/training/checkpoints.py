@@ -27,7 +27,7 @@ from regard.translation.training.progress import Progress, read_progress
 
 RANDOM, RANDOM_CUDA = "random.cpu", "random.cuda"
 _RANDOM_STATES = {RANDOM: torch.set_rng_state, RANDOM_CUDA: torch.cuda.set_rng_state}
-# What an optimiser keeps of a weight: Adam, and Muon.
+# Numbers that an optimiser keeps of a weight: Adam, and Muon.
 _KEPT = (("step", "exp_avg", "exp_avg_sq"), ("momentum_buffer",))
 
 

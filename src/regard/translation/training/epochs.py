@@ -75,7 +75,7 @@ class Epochs:
         return len(self._plan)
 
     def part(self, epoch: int, number: int) -> Part:
-        """What this process takes of a batch. Rows of pairs that noise has changed are -1 in it."""
+        """The rows of a batch that this process takes. Rows of pairs that noise has changed are -1 in it."""
         self._prepare(epoch)
         rows = self._plan[number]
         targets = self._targets.lengths[rows] + 1
