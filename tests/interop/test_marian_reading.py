@@ -16,7 +16,8 @@ import torch
 from tests.interop.models import LINES, SENTENCES
 from tests.interop.pieces import trained
 from tests.interop.spoilt import config, pickled, tensors, with_file
-from tests.journeys.commands import check_refused, run
+from tests.journeys.commands import check_refused
+from tests.journeys.commands import run_apart as run
 
 from regard.errors import ModelError
 from regard.interop.huggingface import marian_export as writing

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from tests.interop.models import LINES, pairs, translator
-from tests.journeys.commands import check_refused, run
+from tests.journeys.commands import check_refused
+from tests.journeys.commands import run_apart as run
 from tests.translation.tiny import PAIRS, trainer
 
 from regard.errors import ModelError

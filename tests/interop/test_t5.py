@@ -17,7 +17,8 @@ import torch
 from tests.interop.models import SENTENCES
 from tests.interop.spoilt import config, pickled, tensors, with_file
 from tests.interop.t5_folders import PROMPT, ROOM, SHAPES, save, tokenised
-from tests.journeys.commands import check_refused, run
+from tests.journeys.commands import check_refused
+from tests.journeys.commands import run_apart as run
 
 from regard.errors import ConfigurationError, ModelError
 from regard.translation.decoding.search import Search

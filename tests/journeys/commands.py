@@ -1,8 +1,8 @@
-"""How a test types a command: in a child of this process where it can, as a process of its own where it must.
+"""How a test types a command: in this process where it can, in a child of it, as a process of its own where it must.
 
 A child has torch already, and tells what the command alone has cost: its processor time, which other work on the
 machine does not change, and how far its memory grew. (Of a process of its own the system would tell the memory of the
-process that started it as well, where that is the larger one.)
+process that started it as well, where that is the larger one.) It takes a tenth of a second longer than this process.
 """
 
 from __future__ import annotations
@@ -90,14 +90,17 @@ def run(
     stdin: bytes = b"",
     limits: Mapping[int, int] | None = None,
     as_anybody: bool = False,
+    apart: bool = False,
 ) -> Result:
-    """Run a command in a child of this process and wait for it. What it prints must be UTF-8.
+    """Run a command and wait for it. What it prints must be UTF-8.
 
     Args:
-        limits: soft limits of `resource` that the child alone has.
-        as_anybody: without root's right to read and write what is closed to others.
+        limits: soft limits of `resource` that a child alone has.
+        as_anybody: in a child without root's right to read and write what is closed to others.
+        apart: in a child, as is every command that changes its process: a training and a server.
     """
-    if torch.cuda.is_available():  # a process with threads for a GPU cannot be forked
+    here = not (apart or limits or as_anybody or {"train", "explore", "serve"} & {*arguments[:1]})
+    if here or torch.cuda.is_available():  # a process with threads for a GPU cannot be forked
         return run_here(*arguments, stdin=stdin)
     preload()
     command = [str(argument) for argument in arguments]
@@ -112,13 +115,21 @@ def run(
     return Result(code, *texts, used.ru_utime + used.ru_stime, growth)
 
 
+run_apart = functools.partial(run, apart=True)
+
+
 def run_here(*arguments: str | Path, stdin: bytes = b"") -> Result:
     """Run a command in this very process."""
     out, err = Bytes(), Bytes()
+    with suppress(OSError):  # Linux forgets the peak
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    original, start = resident(), time.process_time()
     # A training that keeps its memory would change this process for the tests after it.
     with standing_in(stdin, out, err), patch("regard.translation.training.memory.keep"):
         code = main([str(argument) for argument in arguments])
-    return Result(code, out.getvalue().decode("utf-8"), err.getvalue().decode("utf-8"))
+    seconds, growth = time.process_time() - start, max(0, peak() - original)
+    texts = out.getvalue().decode("utf-8"), err.getvalue().decode("utf-8")
+    return Result(code, *texts, seconds, growth)
 
 
 @functools.cache
@@ -162,6 +173,14 @@ def _prepare(command: Any) -> None:
 def resident() -> int:
     """The bytes of memory this process holds; 0 where the system does not say."""
     return _memory(1)
+
+
+def peak() -> int:
+    """The most bytes of memory this process has held; 0 where the system does not say."""
+    with suppress(OSError):
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        return 1024 * int(status.partition("VmHWM:")[2].split()[0])
+    return 0
 
 
 def virtual() -> int:

@@ -192,7 +192,7 @@ def test_an_interrupted_command_prints_and_keeps_nothing(files, monkeypatch):
             os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(learning._Clock, "tick", interrupted)
-    result = run("align", "--adapt", "a", "b", "--keep", "kept")
+    result = run("align", "--adapt", "a", "b", "--keep", "kept", apart=True)
     assert (result.code, result.out) == (130, "")
     assert "Traceback" not in result.err
     assert not (files / "kept").exists()

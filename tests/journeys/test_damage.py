@@ -29,7 +29,7 @@ def answers(model: Path, corpus: Path, of_checkpoint: bool) -> Result:
     if of_checkpoint:
         more = ["--set", "training.max_steps=13", "--set", "training.log_every=100"]
         return run("train", model, "--resume", "--data", corpus, *more)
-    return run("translate", "--model", model, "--beam", "2", "El gato ve el mar.")
+    return run("translate", "--model", model, "--beam", "2", "El gato ve el mar.", apart=True)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.journeys.commands import PATIENCE, Fork, finish, fork, leftovers, preload, process, run
+from tests.journeys.commands import PATIENCE, Fork, finish, fork, leftovers, preload, process
+from tests.journeys.commands import run_apart as run
 
 from regard.translation.settings import toml
 from regard.translation.training import checkpoints

@@ -10,7 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tests.journeys.commands import Bytes, check_refused, finish, process, run, standing_in
+from tests.journeys.commands import Bytes, check_refused, finish, process, standing_in
+from tests.journeys.commands import run_apart as run
 
 from regard.cli import shipped
 from regard.cli.main import main

@@ -8,7 +8,8 @@ import sys
 import unicodedata
 
 import pytest
-from tests.journeys.commands import check_refused, run
+from tests.journeys.commands import check_refused
+from tests.journeys.commands import run_apart as run
 
 from regard.cli import shipped
 

@@ -9,7 +9,8 @@ import subprocess
 import time
 
 import pytest
-from tests.journeys.commands import check_refused, leftovers, process, run
+from tests.journeys.commands import check_refused, leftovers, process
+from tests.journeys.commands import run_apart as run
 
 SENTENCES = ["El gato ve el mar hoy.", "", "El niño come aquí.", "El sol busca la casa."]
 TEXT = "".join(line + "\n" for line in SENTENCES).encode()

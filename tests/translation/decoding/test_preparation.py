@@ -6,7 +6,7 @@ import logging
 
 import pytest
 import torch
-from tests.journeys.commands import run
+from tests.journeys.commands import run_apart as run
 from tests.loops.unfinished import Unfinished
 from tests.translation.engines.test_compiled import LENGTHS, SHAPES, small, source
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.journeys.commands import run
+from tests.journeys.commands import run_apart as run
 
 from regard.edits import Scale
 from regard.errors import ConfigurationError, CorruptedError, DataError, ModelError
