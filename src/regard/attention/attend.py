@@ -199,5 +199,5 @@ def read(
     request = ask(
         query, key, value, score=score, bias=bias, mask=mask, normaliser=normaliser, dropout=dropout
     )
-    both = shared(request)
-    return serve(both, value), Look(both)
+    projected = shared(request)
+    return serve(projected, value), Look(projected)

@@ -52,8 +52,8 @@ class Part:
         """The part of no keys, for queries of this shape and values of this width."""
         return cls.of(torch.zeros(*rows, 0), torch.zeros(0, width))
 
-    def __add__(self, other: Part) -> Part:
-        return Part.joined([self, other])
+    def __add__(self, addend: Part) -> Part:
+        return Part.joined([self, addend])
 
     @classmethod
     def joined(cls, shares: Sequence[Part]) -> Part:
@@ -75,12 +75,12 @@ class Part:
     @classmethod
     def sum(cls, shares: Iterable[Part]) -> Part:
         """The sum of one or more parts, of which few are held at a time."""
-        held: list[Part] = []
+        sums: list[Part] = []
         for share in shares:
-            held.append(share)
-            if len(held) == HELD:
-                held = [cls.joined(held)]
-        return cls.joined(held)
+            sums.append(share)
+            if len(sums) == HELD:
+                sums = [cls.joined(sums)]
+        return cls.joined(sums)
 
     def reading(self) -> Float[Tensor, "*batch queries d_value"]:
         """The blended values in float64; zeros for a query with nothing to read."""

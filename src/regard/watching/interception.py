@@ -255,15 +255,15 @@ class Interception:
                 modules = imported()
                 self._holders |= swap(new_pairs.values(), modules)
                 self._sizes = {id(names): len(names) for names in modules}
-            swap(self._functions.values(), held([model]))
+            swap(self._functions.values(), of_models([model]))
 
     def close(self, model: nn.Module) -> None:
         with self._lock:
             del self._models[next(i for i, each in enumerate(self._models) if each is model)]
             pairs = [(wrapper, original) for original, wrapper in self._functions.values()]
-            swap(pairs, held([model]))
+            swap(pairs, of_models([model]))
             if self._models:  # functions held by modules that other watched models share
-                swap(self._functions.values(), held(self._models))
+                swap(self._functions.values(), of_models(self._models))
                 return
             # A module that was imported while a watch was open took wrappers. One that has as many names as before took
             # none, so that few are searched; a wrapper that code has put into the place of something else calls on.
@@ -314,7 +314,7 @@ def imported() -> list[dict[str, Any]]:
     return [names for names in namespaces if type(names) is dict]
 
 
-def held(models: Iterable[nn.Module]) -> list[dict[str, Any]]:
+def of_models(models: Iterable[nn.Module]) -> list[dict[str, Any]]:
     """The namespaces of the models' modules."""
     return [vars(module) for model in models for module in model.modules()]
 

@@ -224,10 +224,10 @@ def add_compiled(
         elif is_compiled(module) and not _is_within_any(path, compiled):
             compiled[path] = COMPILED
     compiled = {path: why for path, why in compiled.items() if not _saw(recorded, path)}
-    others = [
+    outermost = [
         path for path in graphs if not (_saw(compiled, path) or _is_within_any(path, compiled))
     ]
-    unseen |= compiled | dict.fromkeys(others, COMPILED)
+    unseen |= compiled | dict.fromkeys(outermost, COMPILED)
 
 
 def is_compiled(module: nn.Module) -> bool:

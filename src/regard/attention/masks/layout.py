@@ -125,8 +125,8 @@ def lay(mask: Mask, frame: Frame, is_traced: bool) -> Layout:
     """The mask over this frame. The mask keeps the last layout; a compiler or transform gets its own."""
     if is_traced:
         return Layout(mask, frame, is_traced)
-    if (kept := kept_layout(mask, frame)) is not None:
-        return kept
+    if (layout := kept_layout(mask, frame)) is not None:
+        return layout
     layout, tensors = Layout(mask, frame, is_traced), mask.tensors()
     if tensors is not None and all(_is_comparable(tensor) for tensor in tensors):
         copies = [(t, t._version, t.clone() if has_numbers(t) else None) for t in tensors]
@@ -136,8 +136,8 @@ def lay(mask: Mask, frame: Frame, is_traced: bool) -> Layout:
 
 def kept_layout(mask: object, frame: Frame) -> Layout | None:
     """The layout that a mask keeps, where it is for this frame, and the mask is as it was."""
-    kept: _Kept | None = getattr(mask, "_kept", None)
-    return kept.layout if kept is not None and kept.serves(frame) else None
+    memo: _Kept | None = getattr(mask, "_kept", None)
+    return memo.layout if memo is not None and memo.serves(frame) else None
 
 
 def _is_comparable(tensor: Tensor) -> bool:

@@ -113,17 +113,17 @@ class Mask(ABC):
         dense = self.window(rows, columns, frame)
         return dense.expand(*dense.shape[:-2], queries, keys)
 
-    def __and__(self, other: MaskLike) -> Mask:
-        return Both(self, as_mask(other))
+    def __and__(self, mask: MaskLike) -> Mask:
+        return Both(self, as_mask(mask))
 
-    def __rand__(self, other: MaskLike) -> Mask:
-        return Both(as_mask(other), self)
+    def __rand__(self, mask: MaskLike) -> Mask:
+        return Both(as_mask(mask), self)
 
-    def __or__(self, other: MaskLike) -> Mask:
-        return Either(self, as_mask(other))
+    def __or__(self, mask: MaskLike) -> Mask:
+        return Either(self, as_mask(mask))
 
-    def __ror__(self, other: MaskLike) -> Mask:
-        return Either(as_mask(other), self)
+    def __ror__(self, mask: MaskLike) -> Mask:
+        return Either(as_mask(mask), self)
 
     def __invert__(self) -> Mask:
         return Complement(self)

@@ -74,7 +74,7 @@ def flat_size(shape: Shape) -> int:
     return prod(shape[:-1]) * (shape[-1] + 2)
 
 
-def joined(messages: Tensor, shape: Shape) -> Part:
+def sum_of(messages: Tensor, shape: Shape) -> Part:
     """The sum of the parts that the ranks sent; the same bits on each."""
     rows = prod(shape[:-1])
     maxima, totals, blends = (
@@ -121,7 +121,7 @@ class _Merge(torch.autograd.Function):
             return ours
 
         messages = gather(group, lambda: flat(_part_of(blend()), shape), flat_size(shape))
-        total = joined(messages, shape)
+        total = sum_of(messages, shape)
         assert ours is not None
         numbers = total.reading().to(ours.numbers)
         log_normaliser = total.log_normaliser().to(ours.log_normaliser)

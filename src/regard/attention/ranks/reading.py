@@ -20,7 +20,7 @@ from regard.attention.parts import Part
 from regard.attention.positions.biases import BiasLike
 from regard.attention.products import widen
 from regard.attention.ranks.keys import ROOM, Keys, agree, meet
-from regard.attention.ranks.merge import Blend, Inputs, flat, flat_size, joined, merge
+from regard.attention.ranks.merge import Blend, Inputs, flat, flat_size, merge, sum_of
 from regard.attention.scores import ScoreLike
 from regard.attention.scores.score import with_parameters
 from regard.attention.shapes import Shape
@@ -90,8 +90,8 @@ def shard(
         if value is None:
             return None
         shape = (*plain().batch(), plain().queries, value.shape[-1])
-        part = _part(plain(), value) if flat_size(shape) <= ROOM else None
-        return None if part is None else flat(part, shape)
+        blend = _part(plain(), value) if flat_size(shape) <= ROOM else None
+        return None if blend is None else flat(blend, shape)
 
     def describe() -> tuple[tuple[int, ...], int, int, bool]:
         check_softmax(normaliser)
@@ -125,13 +125,13 @@ def attend_over_ranks(
     request, answers = sharded.request, sharded.keys.answers
     shape = (*request.batch(), request.queries, value.shape[-1])
     if answers is not None:
-        return joined(answers, shape).reading().to(value)
+        return sum_of(answers, shape).reading().to(value)
 
     def compute(common: list[Tensor | None], apart: list[Tensor | None]) -> Blend:
         ours = sharded.rebuilt(common, apart)
         assert apart[1] is not None
-        if (part := _part(ours, apart[1])) is not None:
-            return Blend(part.reading().to(value.dtype), part.log_normaliser().to(part.maximum))
+        if (blend := _part(ours, apart[1])) is not None:
+            return Blend(blend.reading().to(value.dtype), blend.log_normaliser().to(blend.maximum))
         ours = shared(ours)
         return Blend(serve(ours, apart[1]), Look(ours).log_normaliser())
 
