@@ -47,9 +47,10 @@ def read_plain(
         return None
     is_triangle, addend = False, None
     if mask is not None:
-        layout = _layout(mask, sides.frame)
-        if layout is None:
+        laid = _laid(mask, sides.frame)
+        if laid is None:
             return None
+        layout = laid.layout
         is_triangle = layout.is_triangle
         if not is_triangle:
             dtype = query.dtype
@@ -86,21 +87,30 @@ def read_prepared(
         return None
     addend = None
     if mask is not None:
-        layout = _layout(mask, sides.frame)
-        if layout is None:
+        laid = _laid(mask, sides.frame)
+        if laid is None:
             return None
+        layout = laid.layout
         addend = added(layout, query.dtype)
     scores = score(query, key)
     reading = torch.softmax(scores if addend is None else scores + addend, -1) @ value
     return None if addend is not None and has_nan(reading) else reading
 
 
-def _layout(mask: MaskLike, frame: Frame) -> Layout | None:
-    """How a mask lies over the scores, as it keeps it; None of a tensor of booleans."""
+class _Laid(NamedTuple):
+    """How a mask lies over the scores, beside the mask: a layout does not hold its mask."""
+
+    mask: object
+    layout: Layout
+
+
+def _laid(mask: MaskLike, frame: Frame) -> _Laid | None:
+    """None of a tensor of booleans."""
     layout = kept_layout(mask, frame)
-    if layout is None and not isinstance(rule := rule_of(mask, frame), Tensor):
-        layout = lay(rule, frame, False)
-    return layout
+    if layout is not None:
+        return _Laid(mask, layout)
+    rule = rule_of(mask, frame)
+    return None if isinstance(rule, Tensor) else _Laid(rule, lay(rule, frame, False))
 
 
 def _fusible(layout: Layout, dtype: torch.dtype) -> Fusible | None:

@@ -106,6 +106,7 @@ def test_a_single_query_needs_no_request(few, monkeypatch):
     with torch.no_grad():
         quick, features = prepare(score, key)
         masks = (None, MASK, MASK & regard.masks.band(3, 2), regard.masks.padding([7, 0, 4]))
+        masks += (lambda row, column: column < 5, MASK.dense((BATCH,), 1, KEYS))
         with regard.kernel("reference"):
             exact = [regard.attend(query, key, key, score=score, mask=mask) for mask in masks]
         for mask, reading in zip(masks, exact, strict=True):
