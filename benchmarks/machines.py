@@ -2,8 +2,9 @@
 
 python benchmarks/machines.py [--keys 400000] [--rounds 20] [--namespaces] [--out benchmarks/results/machines.json]
 
-Each rank is a process of one thread; all are on this machine. The merge is a reading of one key a rank. With
-`--namespaces` (Linux, root) each rank lives in a network of its own, and messages pass a bridge, as between machines.
+Each rank is a process of one thread; all are on this machine. The merge is a reading of one key a rank; beside it
+stands a bare all-gather of Gloo of as many bytes. With `--namespaces` (Linux, root) each rank lives in a network of its
+own, and messages pass a bridge, as between machines.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import torch.distributed as dist
 from _measure import machine
 
 import regard
+from regard.attention.ranks.keys import HEADER, ROOM
 
 WIDTH, SEED, PORT, NETWORK = 256, 0, 29731, "10.213.7"
 
@@ -42,14 +44,20 @@ def rank_of(options: argparse.Namespace) -> None:
     query = torch.randn(1, WIDTH, generator=generator)
     keys = torch.randn(options.keys, WIDTH, generator=generator)
     share = keys.tensor_split(ranks)[rank].clone()
-    one = share[:1]
+    message = torch.zeros(1 + HEADER + ROOM, dtype=torch.float64)
+    messages = [torch.empty_like(message) for _ in range(ranks)]
+    calls = {
+        "merge": lambda: regard.attend(query, share[:1], share[:1], group=group),
+        "all-gather": lambda: dist.all_gather(messages, message),
+        "read": lambda: regard.attend(query, share, share, group=group),
+    }
     figures: dict[str, float] = {}
-    for name, key in (("merge", one), ("read", share)):
+    for name, call in calls.items():
         times = []
         for _ in range(options.rounds + 2):
             dist.barrier()
             start = time.perf_counter()
-            reading = regard.attend(query, key, key, group=group)
+            reading = call()
             times.append(time.perf_counter() - start)
         figures[f"{name}, ms"] = 1e3 * statistics.median(times[2:])
     if rank == 0:
