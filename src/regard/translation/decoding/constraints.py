@@ -8,7 +8,7 @@ Lexically Constrained Decoding for Translation and Monolingual Rewriting").
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import NamedTuple, Self
@@ -93,6 +93,24 @@ class Placement(NamedTuple):
         return is_as_far and Counter(self.missing) <= Counter(other.missing)
 
 
+class Alphabet:
+    """The tokens that an automaton tells apart, and the states that were reached.
+
+    All other tokens are alike where the same constraints bar them.
+    """
+
+    def __init__(self, constraints: Collection[Constraint]) -> None:
+        self._tokens = {token for each in constraints for token in each.tokens}
+        self._barred = {each.barred for each in constraints}
+        self.states: dict[frozenset[Placement], Progress] = {}
+
+    def letter(self, token: int) -> int | frozenset[frozenset[int]]:
+        """The same for tokens that are alike."""
+        if token in self._tokens:
+            return token
+        return frozenset([barred for barred in self._barred if token in barred])
+
+
 class Progress:
     """How far a beginning is with its constraints: a state of the automaton that reads its tokens.
 
@@ -108,28 +126,27 @@ class Progress:
     [5, 3, 4, 2]
     """
 
-    def __init__(
-        self,
-        placements: frozenset[Placement],
-        states: dict[frozenset[Placement], Progress] | None = None,
-    ) -> None:
+    def __init__(self, placements: frozenset[Placement], alphabet: Alphabet) -> None:
         self.placements = placements
         self.needed = min(each.needed for each in placements)
-        self._states = {} if states is None else states
-        self._following: dict[int, Progress] = {}
+        self._alphabet = alphabet
+        self._following: dict[int | frozenset[frozenset[int]], Progress] = {}
 
     @classmethod
     def of(cls, constraints: Iterable[Constraint]) -> Self:
         """That of an empty beginning."""
-        return cls(frozenset([Placement(tuple(each for each in constraints if each.tokens))]))
+        missing = tuple(each for each in constraints if each.tokens)
+        return cls(frozenset([Placement(missing)]), Alphabet(missing))
 
     def followed_by(self, token: int) -> Progress:
         """That of the beginning with one more token."""
-        following = self._following.get(token)
+        letter = self._alphabet.letter(token)
+        following = self._following.get(letter)
         if following is None:
             placements = _best({new for each in self.placements for new in each.followed_by(token)})
-            following = self._states.setdefault(placements, Progress(placements, self._states))
-            self._following[token] = following
+            states = self._alphabet.states
+            following = states.setdefault(placements, Progress(placements, self._alphabet))
+            self._following[letter] = following
         return following
 
     def after(self, tokens: Iterable[int]) -> Progress:
