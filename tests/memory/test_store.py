@@ -133,7 +133,7 @@ def test_a_first_write_that_failed_leaves_no_kind_behind(tmp_path, monkeypatch):
 
     with Memory.open(tmp_path / "m", write=True) as memory:
         with monkeypatch.context() as patch:
-            patch.setattr(stores, "_keep", full)
+            patch.setattr(stores, "keep", full)
             with pytest.raises(OSError, match="No space"):
                 memory.write(torch.randn(5, WIDTH), torch.randn(5, 7))
         keys = torch.randn(40, 3).half()
@@ -153,7 +153,7 @@ def test_separating_values_can_be_interrupted(tmp_path, monkeypatch):
         memory.write(keys)
         expected = memory.read(query)
         with monkeypatch.context() as patch:
-            patch.setattr(stores, "_keep", lambda *_: 1 / 0)
+            patch.setattr(stores, "keep", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 memory.write(keys, keys)
         assert torch.equal(memory.values, keys)
@@ -191,8 +191,8 @@ def test_a_reader_sees_its_snapshot_of_payloads_and_names(tmp_path):
 def test_a_replacement_is_one_commit(tmp_path, monkeypatch):
     with Memory.open(tmp_path / "m", write=True, encoder=CharacterNgrams(WIDTH)) as memory:
         memory["x"] = "old"
-        commits, keep = [], stores._keep
-        monkeypatch.setattr(stores, "_keep", lambda *a: (commits.append(a), keep(*a)))
+        commits, keep = [], stores.keep
+        monkeypatch.setattr(stores, "keep", lambda *a: (commits.append(a), keep(*a)))
         memory["x"] = "new"
         assert len(commits) == 1
         assert dict(memory.items()) == {"x": "new"}
@@ -258,7 +258,7 @@ def state_with(folder: Path, **changes: object) -> None:
     database = sqlite3.connect(folder / "1" / "memory.sqlite")
     (text,) = database.execute("SELECT state FROM about").fetchone()
     text = json.dumps(json.loads(text) | changes)
-    database.execute("UPDATE about SET state = ?, digest = ?", (text, stores._digest(text)))
+    database.execute("UPDATE about SET state = ?, digest = ?", (text, stores.digest(text)))
     database.commit()
     database.close()
 
@@ -299,7 +299,7 @@ def test_hostile_counts_are_refused(folder, changes):
 def test_hostile_entries_are_refused(folder):
     for name, payload in (("[" * 100_000, None), (None, "[" * 100_000), (b"\xff", None)):
         database = sqlite3.connect(folder / "1" / "memory.sqlite")
-        digest = stores._digest(0, name, payload)
+        digest = stores.digest(0, name, payload)
         row = (0, name, payload, digest)
         database.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", row)
         database.commit()

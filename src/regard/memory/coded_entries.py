@@ -10,7 +10,8 @@ from torch import Tensor
 from regard.attention.caches import GrowingTensor
 from regard.memory.bounded import Block, spread
 from regard.memory.codes import coded
-from regard.memory.store import CODES, Store
+from regard.memory.records import CODES
+from regard.memory.store import Store
 
 AT_ONCE = 1 << 15  # entries that are coded, or whose codes are read, at a time
 

@@ -20,8 +20,7 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
-from hashlib import blake2b
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -30,59 +29,26 @@ from torch import Tensor
 
 from regard import files
 from regard.memory.file import MemoryFileError
-from regard.memory.lists import no_constant
-from regard.memory.vectors import VectorFile, block_rows, kind_objection, row_bytes
+from regard.memory.records import (
+    CODES,
+    COLUMNS,
+    STATEMENTS,
+    TABLES,
+    VECTORS,
+    Kind,
+    State,
+    digest,
+    entry_rows,
+    keep,
+    state_of,
+    sum_of,
+)
+from regard.memory.vectors import VectorFile, block_rows, row_bytes
 
 FORMAT, VERSION = "regard.memory", 2
 CURRENT, DATABASE, LOCK = "current", "memory.sqlite", ".writing.lock"
-VECTORS, CODES = ("keys", "values"), ("codes", "lengths")
-COLUMNS = VECTORS + CODES
-TABLES = """
-CREATE TABLE about (id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT, digest BLOB);
-CREATE TABLE entries (position INTEGER PRIMARY KEY, name TEXT, payload, digest BLOB);
-CREATE INDEX names ON entries (name) WHERE name IS NOT NULL;
-CREATE TABLE deletions (position INTEGER PRIMARY KEY);
-CREATE TABLE blocks (vectors TEXT, block INTEGER, checksum BLOB, PRIMARY KEY (vectors, block)) WITHOUT ROWID;
-"""
-STATEMENTS = {statement.strip() for statement in TABLES.split(";") if statement.strip()}
 MANY = 8  # a block of codes has so many times the rows of a block of keys
 FAR = 1000  # rows that a statement takes at a time
-
-
-Kind = tuple[str, int]  # a name in `DTYPES`, and a width
-
-
-@dataclass(frozen=True)
-class State:
-    """The counts and kinds of a memory after a commit.
-
-    Args:
-        rows: vectors written, deleted ones too.
-        deleted: how many of them are.
-        named: entries with a name.
-        rows_from: the first entry that has a row in the database, as all later ones have; None without any.
-        deletions: the sum of the digests of the deleted positions.
-        keys: precision and width of the keys; None before the first write.
-        values: those of the values; None where they are the keys.
-        codes, lengths: of the columns for bounded readings; None before the first of these.
-        components: score, normaliser and encoder, as `file.describe` gives them.
-    """
-
-    rows: int = 0
-    deleted: int = 0
-    named: int = 0
-    rows_from: int | None = None
-    deletions: int = 0
-    keys: Kind | None = None
-    values: Kind | None = None
-    codes: Kind | None = None
-    lengths: Kind | None = None
-    components: dict[str, Any] | None = None
-
-    @property
-    def kinds(self) -> dict[str, Kind | None]:
-        """Precision and width of each column."""
-        return {name: getattr(self, name) for name in COLUMNS}
 
 
 class Store:
@@ -154,7 +120,7 @@ class Store:
         with _blaming(path), closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(TABLES)
-            _keep(connection, state)
+            keep(connection, state)
             connection.commit()
 
     def _let_count(self, name: str) -> None:
@@ -246,8 +212,8 @@ class Store:
                 name: [check for (check,) in database.execute(query, (name,))] for name in COLUMNS
             }
         with _blaming(self._path):
-            state = self._checked_state(row)
-            if (len(deleted), _sum(deleted)) != (state.deleted, state.deletions):
+            state = state_of(row)
+            if (len(deleted), sum_of(deleted)) != (state.deleted, state.deletions):
                 self._damaged("its deletions are not those that it counts")
             if deleted and not 0 <= deleted[0] <= deleted[-1] < state.rows:
                 self._damaged("it deletes entries that it does not have")
@@ -270,22 +236,6 @@ class Store:
         self._files.callback(file.close)
         if self.write:
             files.sync_folder(self.place)
-
-    def _checked_state(self, row: Any) -> State:
-        if row is None or not isinstance(row[0], str) or row[1] != _digest(row[0]):
-            self._damaged("its counts have another checksum")
-        content = json.loads(row[0], parse_constant=no_constant)
-        kinds = {name: tuple(content[name]) for name in COLUMNS if content.get(name)}
-        state = State(**(content | kinds))
-        for kind in state.kinds.values():
-            if problem := kind and kind_objection(*kind):
-                self._damaged(problem)
-        counts = (state.rows, state.deleted, state.named, state.deletions, state.rows_from or 0)
-        if any(type(count) is not int or count < 0 for count in counts):
-            self._damaged("its counts are no whole numbers")
-        if (state.rows and state.keys is None) or not isinstance(state.components, dict | None):
-            self._damaged("its counts do not fit each other")
-        return state
 
     def spans(self, name: str = "keys") -> list[tuple[int, int]]:
         """The first row of each block of a column, and the one after its last."""
@@ -330,7 +280,7 @@ class Store:
             rows_from = self.state.rows_from
             if rows_from is None and (payloads is not None or names is not None):
                 rows_from = start
-            entries = [] if rows_from is None else list(_entries(start, count, payloads, names))
+            entries = [] if rows_from is None else list(entry_rows(start, count, payloads, names))
             named = self.state.named + sum(name is not None for name in names or ())
             state = replace(self.state, rows=start + count, named=named, rows_from=rows_from)
             if start == 0:
@@ -392,7 +342,7 @@ class Store:
             marks = ",".join("?" * len(portion))
             query = f"SELECT count(name) FROM entries WHERE position IN ({marks})"
             named -= self._row(query, portion)[0]
-        total = _sum(new, state.deletions)
+        total = sum_of(new, state.deletions)
         state = replace(state, deleted=state.deleted + len(new), deletions=total, named=named)
         return state, [(position,) for position in new]
 
@@ -425,8 +375,8 @@ class Store:
                     self._damaged(f"entry {position} is missing")
                 yield None, None
                 continue
-            _, name, payload, digest = rows[position]
-            if digest != _digest(position, name, payload):
+            _, name, payload, checksum = rows[position]
+            if checksum != digest(position, name, payload):
                 self._damaged(f"the payload of entry {position} has another checksum")
             with _blaming(self._path):
                 yield (
@@ -521,7 +471,7 @@ class Store:
         self._is_behind = True
         with self._transaction() as database:
             yield database
-            _keep(database, state)
+            keep(database, state)
         self._follow()
 
     @contextmanager
@@ -564,47 +514,6 @@ def _refuse(path: Path, reason: str) -> NoReturn:
 
 def _is_ours(path: Path) -> bool:
     return path.name.isdecimal() or path.name.startswith(".") or path.name == CURRENT
-
-
-def _keep(database: sqlite3.Connection, state: State) -> None:
-    content = asdict(state)
-    for name in CODES:  # earlier versions of Regard read folders without them
-        if content[name] is None:
-            del content[name]
-    text = json.dumps(content, sort_keys=True)
-    database.execute("INSERT OR REPLACE INTO about VALUES (1, ?, ?)", (text, _digest(text)))
-
-
-def _entries(
-    start: int, count: int, payloads: Sequence[Any] | None, names: Sequence[str | None] | None
-) -> Iterator[tuple[Any, ...]]:
-    """The rows of entries in the database."""
-    for position in range(start, start + count):
-        name = None if names is None else names[position - start]
-        payload = None if payloads is None else _stored(position, payloads[position - start])
-        text = None if name is None else json.dumps(name)
-        yield position, text, payload, _digest(position, text, payload)
-
-
-def _stored(position: int, payload: Any) -> str | bytes | None:
-    """A payload as SQLite keeps it: bytes as they are, all else as JSON."""
-    if payload is None or isinstance(payload, bytes):
-        return payload
-    try:
-        return json.dumps(payload, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as problem:
-        raise ValueError(
-            f"payloads cannot be saved as JSON: entry {position}: {problem}"
-        ) from problem
-
-
-def _digest(*items: Any) -> bytes:
-    return blake2b(repr(items).encode("utf-8", "surrogatepass"), digest_size=8).digest()
-
-
-def _sum(positions: list[int], start: int = 0) -> int:
-    digests = (int.from_bytes(_digest(each)) for each in positions)
-    return sum(digests, start) % 2**64
 
 
 def _portions(items: list[int]) -> Iterator[list[int]]:

@@ -12,7 +12,8 @@ from regard.attention.shapes import ShapeError
 from regard.memory.coded_entries import CodedStore
 from regard.memory.codes import coded, encode
 from regard.memory.entries import objection
-from regard.memory.store import CODES, VECTORS, Kind, Store
+from regard.memory.records import CODES, VECTORS, Kind
+from regard.memory.store import Store
 from regard.memory.vectors import CODED, DTYPES, FLOATS, kind_objection
 
 DTYPE_NAMES = {DTYPES[name]: name for name in FLOATS}

@@ -13,7 +13,8 @@ import torch
 
 from regard.errors import CorruptedError, ModelError, raised_as
 from regard.memory import MemoryFileError
-from regard.memory.store import Kind, Store
+from regard.memory.records import Kind
+from regard.memory.store import Store
 from regard.tensor_files import TensorFileError
 from regard.translation.datastore.similarity import WordIndex
 
