@@ -174,7 +174,7 @@ def test_a_bound_that_rounds_to_one_gives_no_nan(monkeypatch):
         [[0.0, 1.0, 2.0, 3.0, 1.0], [1.0, 0.0, 0.0, 5.0, 1.0]], dtype=torch.float64
     )
     monkeypatch.setattr(over_ranks, "section", lambda *_: (Keys(0, 1, 2, 1), None, 1))
-    monkeypatch.setattr(over_ranks, "gather", lambda *_: list(messages))
+    monkeypatch.setattr(over_ranks, "gather", lambda *_: messages)
     query: Any = torch.zeros(1, 1)
     unused: Any = None
     answer = over_ranks.read_within(unused, query, None, None, None, unused)

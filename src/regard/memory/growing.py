@@ -72,5 +72,5 @@ def _as_array(room: Tensor) -> np.ndarray | None:
 
 
 def tensors_of(score: Score, key: Tensor) -> list[Tensor]:
-    """What the prepared keys of a score are computed from."""
+    """The tensors that the prepared keys of a score are computed from."""
     return [key, *score.parameters()] if isinstance(score, nn.Module) else [key]

@@ -16,7 +16,7 @@ from regard.loops.vectors import llvm_function
 KINDS = {
     torch.float32: np.float32,
     torch.bfloat16: np.int16,
-}  # what a loop reads, and as which numbers
+}  # precisions that loops read, as these numbers
 if has("f16c") or has("neon"):  # one instruction widens eight; elsewhere torch does
     KINDS[torch.float16] = np.uint16
 
