@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.journeys.commands import check_refused, fork, run
+from tests.journeys.commands import PATIENCE, check_refused, fork, run
 
 from regard.serving import guard, listening
 from regard.serving.listening import PortError, listen
@@ -44,7 +44,7 @@ class Server:
 
     def ask(self, method: str, path: str, body: object = None, **headers: str):
         """Status, headers and content of one answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         content = json.dumps(body) if body is not None else None
         connection.request(method, path, content, {**JSON, **headers} if content else headers)
         answer = connection.getresponse()
