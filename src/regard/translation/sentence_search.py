@@ -285,7 +285,7 @@ class SentenceSearch:
     ) -> Translation:
         """The translation of a text by the hypotheses of a `search`; without one, by a hypothesis that others wrote."""
         best, nbest = hypotheses[0], 1 if search is None else search.nbest
-        texts = self.tokenizers.target.texts(hypothesis.tokens for hypothesis in hypotheses)
+        texts = self.tokenizers.target.texts([hypothesis.tokens for hypothesis in hypotheses])
         compared = search is not None and search.beam > 1 and not search.sampling
         candidates = [
             _candidate(*candidate, self.tokenizers.target)
