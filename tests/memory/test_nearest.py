@@ -71,6 +71,15 @@ def test_memories_that_have_no_index():
         index.find(near(1, 2))
 
 
+def test_keys_with_batch_axes_have_no_index(monkeypatch):
+    pytest.importorskip("faiss")
+    monkeypatch.setattr("regard.memory.entries.AT_ONCE", 4)
+    memory = Memory()
+    memory.write(near(15, 1).view(3, 5, WIDTH))
+    with pytest.raises(ValueError, match="the keys have batch axes"):
+        NearestIndex(memory)
+
+
 def test_queries_that_fit_no_index():
     pytest.importorskip("faiss")
     memory = Memory()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.attention.shapes import ShapeError
-from regard.memory import Memory, one_pass
+from regard.memory import Memory, one_pass, search_loops
 from regard.memory import vectors as vector_files
 from regard.normalisers import Softmax
 from regard.scores import Additive, Cosine, Dot, General, ScaledDot, SoftCap
@@ -201,6 +201,33 @@ def test_equal_keys_have_equal_scores_wherever_they_stand(searches):
     memory.write(torch.cat([key.expand(101, -1), -query]))
     assert memory.find(key.expand(8, -1), 60).positions.tolist() == [list(range(60))] * 8
     assert len(searches) == 1
+
+
+@torch.no_grad()
+def test_a_search_of_narrow_keys_holds_few_scores(tmp_path, monkeypatch):
+    """A block of a folder has the more keys, the narrower they are."""
+    sizes, collect = [], search_loops.collect
+    monkeypatch.setattr(search_loops, "collect", lambda *a: sizes.append(a[4].size) or collect(*a))
+    monkeypatch.setattr(vector_files, "BLOCK", 1 << 21)
+    with Memory.open(tmp_path / "m", write=True) as memory:
+        memory.write(torch.randn(3000, 2))
+        memory.delete(1500)
+        query = torch.randn(200, 2)
+        places = memory.find(query, 2).positions
+        live = torch.ones(3000, dtype=torch.bool).index_fill_(0, torch.tensor(1500), False)
+        scores = (query @ memory.keys.T).masked_fill(~live, -torch.inf)
+    assert torch.equal(places, scores.topk(2).indices)
+    assert sum(sizes) == 3000 * 200
+    assert max(sizes) <= one_pass.block_rows(200) * 200
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@torch.no_grad()
+def test_a_key_that_is_no_number_is_not_taken_for_one_that_is_too_short(dtype):
+    memory, query = Memory(score=Cosine()), torch.randn(1, WIDTH)
+    memory.write(torch.randn(40, WIDTH).to(dtype))
+    memory.keys[7, 3] = torch.nan
+    assert memory.find(query, 3).weights.isnan().all()
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ class Entries(nn.Module):
         """The positions and the keys of the entries, some at a time."""
         if self.key is not None:
             yield from zip(
-                torch.arange(len(self)).split(AT_ONCE), self.key.split(AT_ONCE), strict=True
+                torch.arange(len(self)).split(AT_ONCE), self.key.split(AT_ONCE, dim=-2), strict=True
             )
 
     def places(self) -> Iterable[int]:

@@ -30,6 +30,7 @@ from regard.attention.shapes import ShapeError, check_plane
 from regard.attention.torch_names import answers
 from regard.memory import one_pass
 from regard.memory.bounded import BoundedReading, Linear, Source, read_bounded
+from regard.memory.coded_entries import AT_ONCE
 from regard.memory.entries import Entries, Trainable
 from regard.memory.file import Contents, read_memory, write_memory
 from regard.memory.found import EmptyMemoryError, Found
@@ -532,8 +533,8 @@ class Memory(nn.Module):
         """The rows of each block and its keys, as compiled loops read them."""
         from regard.memory.row_loops import rows_of  # with the compiler
 
-        keys, rows = self._prepared()[0].detach(), one_pass.block_rows(len(form.query))
-        for start, block in zip(range(0, len(keys), rows), keys.split(rows), strict=True):
+        keys = self._prepared()[0].detach()
+        for start, block in zip(range(0, len(keys), AT_ONCE), keys.split(AT_ONCE), strict=True):
             yield (start, start + len(block)), rows_of(block)
 
     def _live(self) -> Tensor | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -104,7 +104,7 @@ def best_of(
     sums, spare = _sums(count), np.zeros(count, np.float32)
     best, places = np.full((count, k), -np.inf, np.float32), np.zeros((count, k), np.int64)
     room = torch.empty(0)
-    for span, rows in blocks:
+    for start, rows in _in_pieces(blocks, block_rows(count)):
         size = count * len(rows)
         if room.numel() < size:
             room = torch.empty(size)
@@ -119,12 +119,21 @@ def best_of(
         else:
             score(queries, form.by_length, rows, scores.numpy())
         if readable is not None:
-            scores.masked_fill_(~readable[slice(*span)], -torch.inf)
-        collect(queries, form.by_length, rows, span[0], scores.numpy(), sums, best, places, spare)
+            scores.masked_fill_(~readable[start : start + len(rows)], -torch.inf)
+        collect(queries, form.by_length, rows, start, scores.numpy(), sums, best, places, spare)
     if not (np.isfinite(sums).all() and np.isfinite(best).all()):
         return None
     weights = np.exp(best - sums[:, :1]) / sums[:, 1:]
     return torch.from_numpy(weights).clamp_(max=1.0).float(), torch.from_numpy(places)
+
+
+def _in_pieces(
+    blocks: Iterable[tuple[Span, np.ndarray]], height: int
+) -> Iterator[tuple[int, np.ndarray]]:
+    """The first row of each piece, and so many rows or fewer."""
+    for (start, _), rows in blocks:
+        for begin in range(0, len(rows), height):
+            yield start + begin, rows[begin : begin + height]
 
 
 def _queries(form: Linear) -> np.ndarray:

@@ -66,4 +66,4 @@ def dot(vector: Any, rows: Any, row: Any) -> Any:
 def divided(product: Any, rows: Any, row: Any) -> Any:
     """A product over the length of its row; 0 for a row that is too short."""
     length = np.sqrt(dot(rows[row], rows, row))
-    return product / length if length >= SHORTEST else np.float32(0)
+    return np.float32(0) if length < SHORTEST else product / length
