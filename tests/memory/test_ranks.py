@@ -65,6 +65,20 @@ def test_a_reading_is_that_of_one_memory(on_ranks, memories, mask):
             assert_close(gradient, reference, atol=2e-6, rtol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_queries_are_read_in_the_precision_of_the_keys(on_ranks, dtype):
+    key, query = torch.randn(ENTRIES, 6).to(dtype), torch.randn(2, 6)
+
+    def read(rows, group=None):
+        memory = regard.Memory(6)
+        memory.write(rows)
+        return memory.read(query, group=group)
+
+    expected = read(key)
+    for reading in on_ranks(3, lambda group, rank: read(key.split(SIZES)[rank], group)):
+        assert_close(reading, expected, atol=1e-3, rtol=1e-3)
+
+
 def test_a_mask_has_batch_axes(on_ranks, memories):
     keys, values, score, open_memory = memories
     query, mask = torch.randn(3, 6), torch.rand(2, 3, ENTRIES) < 0.6

@@ -360,19 +360,19 @@ class Memory(nn.Module):
 
     def _read(self, query: Tensor, mask: Any, group: Any = None) -> Tensor:
         """The blend of all values."""
+        keys, values = self.keys, self.values
         if group is not None:
             width = self.entries.d_key or query.shape[-1]
-            keys, values = self.keys, self.values
             if keys is None or values is None:  # nothing here, though perhaps on other ranks
                 keys = query.new_empty(0, width)
                 values = query.new_empty(0, self.entries.d_value or width)
-            options: dict[str, Any] = {"score": self.score, "normaliser": self.normaliser}
-            return attend(query, keys, values, mask=mask, group=group, **options)
-        if self.values is None or not len(self):
+            options = {"score": self.score, "normaliser": self.normaliser, "group": group}
+        elif values is None or not len(self):
             width = self.entries.d_value or self.entries.d_key or query.shape[-1]
             return query.new_zeros((*query.shape[:-1], width))
-        keys, options = self._prepared()
-        reading = attend(query.to(keys.dtype), keys, self.values, mask=mask, **options)
+        else:
+            keys, options = self._prepared()
+        reading = attend(query.to(keys.dtype), keys, values, mask=mask, **options)
         return reading.to(query.dtype)
 
     forward = read
