@@ -220,6 +220,9 @@ def test_codes_follow_what_is_written():
             a_memory.write(portion, portion[:, :3])
             answer = a_memory.read(queries[:5], tolerance=0.05)
     torch.testing.assert_close(memory.read(queries[:5], tolerance=0.05).error, answer.error)
+    memory.write(keys[:0], keys[:0, :3])
+    again = memory.read(queries[:5], tolerance=0.05)
+    torch.testing.assert_close(again.reading, answer.reading)
     memory.values.neg_()  # in place: the codes are made again
     negative = memory.read(queries[:5], tolerance=0.05)
     torch.testing.assert_close(negative.reading, -answer.reading)

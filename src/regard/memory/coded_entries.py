@@ -47,12 +47,11 @@ class CodedEntries:
             and _versions(key, value) == self._versions
         )
 
-    def append(self, count: int, key: Tensor, value: Tensor) -> None:
-        """Code the last entries, which are new."""
-        for room, new in zip(
-            (self._codes, self._lengths), self._coded(key[-count:], value[-count:]), strict=True
-        ):
-            room.append(new)
+    def append(self, key: Tensor, value: Tensor) -> None:
+        """Code what is new behind the entries so far."""
+        rows, lengths = self._coded(key[self.count :], value[self.count :])
+        self._codes.append(rows)
+        self._lengths.append(lengths)
         self._follow(key, value)
 
     def blocks(self) -> Iterator[Block]:

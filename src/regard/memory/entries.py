@@ -165,7 +165,7 @@ class Entries(nn.Module):
         if old_key is None:
             self._set_widths(key, value)
         if coded_entries is not None:
-            coded_entries.append(key.shape[-2], self.key, self.values)  # type: ignore[arg-type]
+            coded_entries.append(self.key, self.values)  # type: ignore[arg-type]
 
     def coded(self) -> CodedEntries | None:
         """The entries with their codes, which are kept; None for those with batch axes or on another device."""
