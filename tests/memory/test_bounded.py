@@ -428,6 +428,18 @@ def test_numbers_that_overflow_are_read_exactly():
     assert answer.bound <= 0.1
 
 
+@pytest.mark.parametrize("number", [torch.nan, torch.inf])
+def test_values_that_are_not_finite_are_not_left_out(number):
+    queries, keys, score = clusters()
+    values = torch.ones(len(keys), 2)
+    values[5, 1] = number
+    memory = Memory(score=score)
+    memory.write(keys, values)
+    answer = memory.read(queries[-2:], tolerance=0.1)
+    assert answer.share == 1
+    torch.testing.assert_close(answer.reading, memory.read(queries[-2:]), equal_nan=True)
+
+
 def test_codes_and_the_lengths_of_their_errors():
     generator = torch.Generator().manual_seed(0)
     keys = torch.randn(ENTRIES, 7, generator=generator) * torch.logspace(-42, 30, ENTRIES)[:, None]

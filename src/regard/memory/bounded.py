@@ -231,7 +231,7 @@ class Bounds(NamedTuple):
     def of(
         cls, form: Linear, source: Source, readable: Tensor | None, tolerance: float
     ) -> Bounds | None:
-        """The bounds; None where a sample shows that most entries matter to every query."""
+        """The bounds; None where a sample shows that most entries matter to every query, or values are not finite."""
         upper = torch.full((len(form.query), source.count), -torch.inf)
         lower, longest, bounded = Part.none((len(form.query),), 0), 0.0, 0
         for block in source.blocks():
@@ -244,7 +244,10 @@ class Bounds(NamedTuple):
             upper[:, columns] = high
             low = low.clamp(min=low.amax(-1, keepdim=True) + LEAST)
             lower = lower + Part.of(low, low.new_zeros(len(block.rows), 0))
-            longest = max(longest, float(block.lengths[:, -1].amax()))
+            length = float(block.lengths[:, -1].amax())
+            if not math.isfinite(length):
+                return None
+            longest = max(longest, length)
             was_sample, bounded = bounded * SAMPLE >= source.count, bounded + len(block.rows)
             if bounded * SAMPLE >= source.count and not was_sample:
                 budget = (tolerance * lower.total / (2 * bounded)).log() + lower.maximum
