@@ -350,3 +350,15 @@ def test_a_query_is_read_in_the_precision_of_the_keys(dtype):
         assert answer.dtype == torch.float32
         torch.testing.assert_close(answer, reading)
     assert memory.look(query).entropy().shape == (2,)
+
+
+@pytest.mark.parametrize("key", [torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("query", [torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("place", ["in RAM", "in a folder"])
+@torch.no_grad()
+def test_a_search_and_a_look_take_queries_of_any_precision(tmp_path, key, query, place):
+    memory = Memory() if place == "in RAM" else Memory.open(tmp_path / "m", write=True)
+    memory.write(4 * torch.eye(3, dtype=key))
+    near = 2 * torch.eye(3, dtype=query)[1:2]
+    assert memory.find(near, 1).positions.tolist() == [[1]]
+    assert memory.look(near).top(1)[1].tolist() == [[1]]

@@ -547,7 +547,9 @@ class Memory(nn.Module):
 
     def _search_by_torch(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
         keys, options = self._prepared()
-        scores = widen(options["score"](widen(queries), widen(keys)))
+        wide = widen(keys)
+        queries = queries.to(wide.dtype)
+        scores = widen(options["score"](queries, wide))
         if is_pairwise(self.score or ScaledDot()):
             scores = level_best(scores, queries, keys)
         return self._best(scores, k)

@@ -229,7 +229,7 @@ class StoredMemory(Memory):
 
     def look(self, queries: Any, *, mask: Tensor | None = None) -> Look:
         """A look at the weights; the keys are read again, block by block, for each answer."""
-        query, store = self._vectors(queries), self.entries.store
+        query, store = self._vectors(queries).float(), self.entries.store
         if not len(self):
             raise EmptyMemoryError(EMPTY)
         position = torch.empty(1, 1).expand(store.state.rows, query.shape[-1])  # takes no room
