@@ -315,6 +315,7 @@ def test_an_empty_memory_changes_nothing(tiny, tmp_path):
     assert [each.text for each in tiny.translate(SOURCES)] == [each.text for each in alone]
     with pytest.raises(DataError, match="the memory is empty"):
         tune(tiny, PAIRS, tmp_path / "memory")
+    assert tiny.recall is None
 
 
 def test_servers_give_a_memory_to_its_model(copied):

@@ -66,6 +66,23 @@ def tune(
     if lists is None:
         lists = 0 if similar else Mixing().lists
     translator.read_memory(folder, similar=similar, lists=lists)
+    try:
+        best, trials = _tried(translator, folder, pairs, tracked)
+    finally:
+        translator.forget()
+    mixing = best.changed(weight=max(trials, key=lambda trial: trial.bleu).weight)
+    with translator.datastore(folder, write=True) as datastore:
+        datastore.set_mixing(mixing)
+    return mixing, trials
+
+
+def _tried(
+    translator: Translator,
+    folder: str | Path,
+    pairs: Sequence[Pair],
+    tracked: Callable[[Sequence[float]], Iterable[float]],
+) -> tuple[Mixing, list[Trial]]:
+    """The likeliest mixing, and the scores of its translations with each weight."""
     recall = translator.recall
     assert recall is not None
     if not len(recall.table):
@@ -81,11 +98,7 @@ def tune(
         ]
         scores = measure(texts, [pair[1] for pair in pairs])
         trials.append(Trial(weight, scores.bleu or 0.0, scores.chrf or 0.0))
-    translator.forget()
-    mixing = best.changed(weight=max(trials, key=lambda trial: trial.bleu).weight)
-    with translator.datastore(folder, write=True) as datastore:
-        datastore.set_mixing(mixing)
-    return mixing, trials
+    return best, trials
 
 
 def _likeliest(translator: Translator, recall: Recall, pairs: Sequence[Pair]) -> Mixing:
