@@ -17,6 +17,7 @@ from torch.nn.modules import module as hooks
 
 import regard
 from regard.attention import heads as own_heads
+from regard.watching.interception import WRAPPERS
 from regard.watching.paths import short
 
 
@@ -264,6 +265,22 @@ def test_modules_that_took_a_wrapper_while_a_watch_was_open_have_the_function_ag
         monkeypatch.setitem(sys.modules, "late", late)
         assert early.attention is early.same is wrapper is not original
     assert {*map(id, (early.attention, early.same, early.more, late.attention))} == {id(original)}
+    assert len(attentions) == 3
+
+
+def test_a_module_imported_between_two_watches_has_the_function_again(model, x, monkeypatch):
+    original = F.scaled_dot_product_attention
+    module, library = ModuleType("between"), ModuleType("library")
+    library.attention = lambda q, k, v: v
+    monkeypatch.setitem(WRAPPERS, "library.attention", WRAPPERS["torch.softmax"])
+    with regard.watch(model) as attentions:
+        model(x)
+        module.attention = F.scaled_dot_product_attention
+        monkeypatch.setitem(sys.modules, "between", module)
+        monkeypatch.setitem(sys.modules, "library", library)  # whose function is wrapped next
+        with regard.watch(model):
+            model(x)
+    assert module.attention is original
     assert len(attentions) == 3
 
 

@@ -229,7 +229,7 @@ class Interception:
         self._models: list[nn.Module] = []
         self._functions: dict[str, tuple[Any, Any]] = {}  # original and wrapper
         self._handles: dict[str, Any] = {}  # replaced methods, by path, and hooks
-        # By the ids of namespaces: those that hold a wrapper, and how many names each module had then.
+        # By the ids of namespaces: those that hold a wrapper, and how many names each module had before.
         self._holders, self._sizes = set[int](), dict[int, int]()
 
     def open(self, model: nn.Module) -> None:
@@ -254,7 +254,8 @@ class Interception:
             if new_pairs:
                 modules = imported()
                 self._holders |= swap(new_pairs.values(), modules)
-                self._sizes = {id(names): len(names) for names in modules}
+                # Of a later watch, those of the first: a module that came since may hold its wrappers.
+                self._sizes = self._sizes or {id(names): len(names) for names in modules}
             swap(self._functions.values(), of_models([model]))
 
     def close(self, model: nn.Module) -> None:
