@@ -123,6 +123,22 @@ def test_each_attention_of_a_module_has_its_effect():
 
 
 @torch.no_grad()
+def test_the_number_of_a_layer_selects_all_its_attentions():
+    model = nn.Sequential(Twice(inner=False), Twice(inner=False))
+    with regard.watch(model) as seen:
+        model(X)
+    first, second, third, fourth = seen
+    for pattern, names in {
+        "layer.0": {first, second},
+        "layer.*": {first, second, third, fourth},
+        second: {second},
+    }.items():
+        with regard.change(model, {pattern: torch.relu}) as change:
+            model(X)
+        assert {name for name in seen if name in change} == names
+
+
+@torch.no_grad()
 def test_attentions_of_graphs_are_never_taken_for_one():
     """torch's debugging backend "eager" calls functions that a watch sees, but no modules."""
     model = Twice()

@@ -21,9 +21,11 @@ def short(path: str, kind: str) -> str:
         'layer.0.self'
         >>> short("decoder.block.3.layer.1.EncDecAttention", "cross")
         'decoder.3.cross'
+        >>> short("layers.0#1", "self")
+        'layer.0#1.self'
     """
     steps = [step for step in WITHIN.sub(r"\1", path).split(".") if step and step[0] != "_"]
-    numbers = [step for step in steps if step.isdecimal()]
+    numbers = [step for step in steps if step.partition("#")[0].isdecimal()]
     if not numbers:
         return ".".join([*steps, kind])
     side = next((step for step in steps if step in SIDES), "layer")
