@@ -97,7 +97,9 @@ def test_white_space_around_a_text_is_kept_however_it_is_written():
 
 def test_each_attribute_within_a_sentence_gets_its_own_translation():
     breaks = "uno&#13;dos&#13;\n  tres cuatro"
-    assert translated(f"<p title='{breaks}'>") == f"<p title='{breaks.upper()}'>"
+    for newline in ("\n", "\r\n"):
+        value = breaks.replace("\n", newline)
+        assert translated(f"<p title='{value}'>") == f"<p title='{value.upper()}'>"
     assert translated('<p>a <a title="b" alt="c">d</a> e <a title="f">g</a> h') == (
         '<p>A <a title="B" alt="C">D</a> E <a title="F">G</a> H'
     )

@@ -67,11 +67,12 @@ _ENDS = {"<": ">", "<!--": "-->", "<![": "]"}
 
 
 class Attribute(NamedTuple):
-    """The value of an attribute, between its quotes."""
+    """The value of an attribute, between its quotes, and the line end of its page."""
 
     start: int
     stop: int
     source: str
+    newline: str
 
     @property
     def markup(self) -> Markup:
@@ -79,7 +80,11 @@ class Attribute(NamedTuple):
         return Markup.of(spaces_apart([Piece(self.source)]))
 
     def replacement(self, translation: str) -> Replacement:
-        return Replacement(self.start, self.stop, self.markup.restored(translation, _quoted))
+        return Replacement(self.start, self.stop, self.markup.restored(translation, self._quoted))
+
+    def _quoted(self, text: str) -> str:
+        """A carriage return of the text itself would be read as a line end of the page."""
+        return html.escape(text).replace("\r", "&#13;").replace("\n", self.newline)
 
 
 @dataclass(frozen=True)
@@ -159,6 +164,7 @@ class _Tags(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=False)
+        self._newline = "\r\n" if "\r\n" in text else "\n"
         self._lines = [0]
         while newline := text.find("\n", self._lines[-1]) + 1:
             self._lines.append(newline)
@@ -246,7 +252,7 @@ class _Tags(HTMLParser):
             source = html.unescape(re.sub(r"\r\n?", "\n", match[value]))
             if value > 1 and match[1].lower() in names and any(map(str.isalpha, source)):
                 start, stop = (self._lines[line - 1] + column + at for at in match.span(value))
-                yield Attribute(start, stop, source)
+                yield Attribute(start, stop, source, self._newline)
 
     def handle_data(self, data: str) -> None:
         self._mark("text")
@@ -268,11 +274,6 @@ class _Tags(HTMLParser):
 
     def unknown_decl(self, data: str) -> None:
         self._mark("alone")
-
-
-def _quoted(text: str) -> str:
-    """Text as an attribute holds it. A carriage return of its own would be read as a line end of the file."""
-    return html.escape(text).replace("\r", "&#13;")
 
 
 def read(text: str, name: str) -> Document:
