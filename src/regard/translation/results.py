@@ -100,10 +100,10 @@ class Translation:
         unfinished: whether the search ended it because it had the most pieces allowed.
         invented: words that the model wrote and no text has (see `reading.sentences`); words of the source are in
             their places, where they are linked.
-        agreement: how much the hypotheses that the search ended have in common (see `quality.agreement`), from 0 to 1;
+        agreement: how much the hypotheses that the search ended have in common (see `doubts.agreement`), from 0 to 1;
             None where it had none beside this one to compare: greedy search, draws, several sentences.
-        quality: the probability that the translation is good, by the search and the source (see `quality`); of several
-            sentences the least. None for models without that statistic, and where the beginning was given.
+        quality: the probability that the translation is good, by the search and the source (see `doubts.Quality`); of
+            several sentences the least. None for models without that statistic, and where the beginning was given.
         terms: those of the glossary that were placed, as the source and as the translation write them.
         overlapping: terms of the glossary, as it has them, that overlap longer ones, which were placed.
         doubts: why it may be wrong: "cut", "unknown", "unseen", "invented", "repeats", "unfinished", "no words",
