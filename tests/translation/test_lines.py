@@ -91,6 +91,16 @@ def test_a_prefix_begins_the_line(spanish):
     assert plain.text == spanish.translate([text])[0].text != prefixed.text
 
 
+@pytest.mark.parametrize("character", ["\U000f0000", "\U00104000", "\U00108000"])
+def test_a_character_of_private_use_beside_a_prefix_is_no_span_of_another_line(spanish, character):
+    line, another = f"El gato {character} duerme. El gato {character} come.", "Mira http://a.b/c ."
+    (alone,) = spanish.translate([line], prefix="The")
+    _, together = spanish.translate([another, line], prefix=["", "The"])
+    assert (together.source, together.text) == (line, alone.text)
+    assert together.text.startswith("The")
+    assert together.text.count(character) == 1  # of the sentence without a prefix
+
+
 @given(
     st.lists(
         st.tuples(st.sampled_from(["a", "b c", "", "é. f"]), st.sampled_from([" ", "", "  "])),

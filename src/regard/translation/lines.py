@@ -75,19 +75,18 @@ def translate(
     begins = [""] * len(lines) if prefixes is None else prefixes
     stand_ins, overlapping = None, list[list[str]]()
     if search.spans or search.capitals or glossary is not None:
-        free = [line for line, begin in zip(lines, begins, strict=True) if not begin]
-        spans_of_lines = [spans_of(line, readable, words, search) for line in free]
+        spans_of_lines = [
+            [] if begin else spans_of(line, readable, words, search)
+            for line, begin in zip(lines, begins, strict=True)
+        ]
         if glossary is not None:
-            rows = zip(free, spans_of_lines, strict=True)
+            rows = zip(lines, spans_of_lines, strict=True)
             with_terms = [terms_of(line, glossary, spans, words) for line, spans in rows]
             spans_of_lines = [spans for spans, _ in with_terms]
             overlapping = [longer for _, longer in with_terms]
-        if any(spans_of_lines) or any(map(STAND_IN.search, free)):
+        if any(spans_of_lines) or any(map(STAND_IN.search, lines)):
             stand_ins = StandIns()
-            marked = map(stand_ins.put, free, spans_of_lines)
-            lines = [
-                line if begin else next(marked) for line, begin in zip(lines, begins, strict=True)
-            ]
+            lines = list(map(stand_ins.put, lines, spans_of_lines))
     sentences = list(map(of_line, lines, repeat(language)))
     if words is not None and words.boundaries is not None and language and search.stops:
         sentences = [

@@ -98,6 +98,8 @@ class Carrier:
         marked = [row for row, sentence in enumerate(sentences) if STAND_IN.search(sentence)]
         if not marked:
             return self.translator.translate(sentences, search, prefixes)
+        if prefixes is not None:
+            return self._as_written(sentences, search, prefixes)
         answers_of_rows: dict[int, tuple[Bare, Translation]] = {}
         attempts = dict.fromkeys(range(len(sentences)), 0)
         while attempts:
@@ -105,11 +107,7 @@ class Carrier:
                 as_bare(sentences[row], self.spans, self.words, attempt)
                 for row, attempt in attempts.items()
             ]
-            answers = self.translator.translate(
-                [reading.text for reading in bare],
-                search,
-                prefixes and [prefixes[row] for row in attempts],
-            )
+            answers = self.translator.translate([reading.text for reading in bare], search)
             for row, reading, answer in zip(attempts, bare, answers, strict=True):
                 if reading.carried_by(answer) and (
                     row not in answers_of_rows or clearer(answer, answers_of_rows[row][1], _WITHOUT)
@@ -125,6 +123,15 @@ class Carrier:
         if search.constraints and not search.sampling and search.beam > 1:
             answers_of_rows |= self._constrained(answers_of_rows, search)
         return self._restored([answers_of_rows[row] for row in range(len(sentences))])
+
+    def _as_written(
+        self, sentences: Sequence[str], search: Search, prefixes: Sequence[str]
+    ) -> list[Translation]:
+        """Translations with prefixes, into which nothing is put: the model reads each character as the line has it."""
+        texts = [STAND_IN.sub(lambda match: self.spans[match[0]].source, s) for s in sentences]
+        translations = self.translator.translate(texts, search, prefixes)
+        rows = zip(translations, sentences, strict=True)
+        return [replace(translation, source=sentence) for translation, sentence in rows]
 
     def _constrained(
         self, answers: Mapping[int, tuple[Bare, Translation]], search: Search
