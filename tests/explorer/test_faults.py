@@ -82,9 +82,8 @@ def text(path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with (
-        pytest.MonkeyPatch.context() as patch
-    ):  # short limits, so that the test of slow clients is quick
+    # Short limits, so that the test of slow clients is quick.
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(listening, "IDLE", 3)
         patch.setattr(guard, "SLOW", 3.0)
         running = Server(tmp_path_factory.mktemp("server"), "es-en")

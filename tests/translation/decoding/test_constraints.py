@@ -7,12 +7,7 @@ from hypothesis import strategies as st
 from tests.translation.decoding.toy import Tied, Toy, every_translation, some_sources
 
 from regard.errors import ConfigurationError
-from regard.translation.decoding.constraints import (
-    PLACEMENTS,
-    Constraint,
-    Constraints,
-    Progress,
-)
+from regard.translation.decoding.constraints import PLACEMENTS, Constraint, Constraints, Progress
 from regard.translation.decoding.search import translate_batch
 from regard.translation.engines import SearchEngine
 from regard.translation.settings.search import Search

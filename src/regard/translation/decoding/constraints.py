@@ -21,9 +21,8 @@ from regard.translation.decoding.prefix import LogP, Written, ends_in_word, insi
 from regard.translation.models.protocol import Logits
 from regard.translation.text.tokenizer import EOS, Tokenizer
 
-PLACEMENTS = (
-    64  # of a beginning that are kept: more are only of constraints that overlap in many ways
-)
+# Of a beginning that are kept: more are only of constraints that overlap in many ways.
+PLACEMENTS = 64
 _NEVER = float("-inf")
 
 
