@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.journeys.commands import Result, check_refused, leftovers, run, virtual
+from tests.journeys.commands import Result, check_refused, leftovers, run, run_apart, virtual
 
 from regard import files as disk
 from regard.cli.output.progress import Reporter
@@ -504,7 +504,7 @@ def test_commands_that_write_into_a_run_folder_are_refused_while_another_does(
             ["doubts", "--model", model, "--data", corpus],
             ["align", "--model", model, "--choose", gold],
         ):
-            check_refused(run(*command), model, f"process {os.getpid()} is writing to it")
+            check_refused(run_apart(*command), model, f"process {os.getpid()} is writing to it")
         assert run("align", "--model", model, "--choose", gold, "--no-store").code == 0
     contents_after = {path: path.read_bytes() for path in model.glob("*") if path.is_file()}
     assert contents_after == contents_before
