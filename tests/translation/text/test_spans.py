@@ -109,7 +109,11 @@ def test_time_grows_with_the_length_alone(unit):
         spans(unit * count, READABLE)
         return time.process_time() - begin
 
-    assert seconds(40_000) < 20 * max(seconds(10_000), 0.01)
+    def least(count):  # a collection of garbage may fall into one
+        return min(seconds(count), seconds(count))
+
+    # Eightfold text: about eightfold time, and 64 times if it grew with the square.
+    assert least(32_000) < 20 * max(least(4_000), 0.01)
 
 
 def test_a_stand_in_that_a_model_made_up_stays_as_it_is():
