@@ -20,7 +20,7 @@ def calls(monkeypatch):
     one_pass.LOOPS.wait()
     calls, part_of = [], one_pass.part_of
     monkeypatch.setattr(vector_files, "BLOCK", 64 * WIDTH * 4)
-    monkeypatch.setattr("regard.memory.memory.LEAST", 0)
+    monkeypatch.setattr("regard.memory.reading.LEAST", 0)
     monkeypatch.setattr(one_pass, "part_of", lambda *a: calls.append(1) or part_of(*a))
     return calls
 
@@ -185,7 +185,7 @@ def test_equal_keys_come_in_their_order(data):
     memory.write(torch.randint(-1, 2, (rows, width), generator=generator).float())
     query = torch.randint(-2, 3, (2, queries, width), generator=generator).float()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("regard.memory.memory.LEAST", 0)
+        patch.setattr("regard.memory.reading.LEAST", 0)
         patch.setattr(one_pass, "block_rows", lambda queries: 16)
         result = memory.find(query, k)
     weights, places = expected(memory, query.flatten(0, 1), k)

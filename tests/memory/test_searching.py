@@ -117,7 +117,7 @@ def test_many_queries_are_searched_in_blocks(monkeypatch):
     memory.write(torch.randn(30, 4))
     queries = torch.randn(7, 4)
     together = memory.find(queries, 4)
-    monkeypatch.setattr("regard.memory.memory.ROOM", 60)
+    monkeypatch.setattr("regard.memory.reading.ROOM", 60)
     apart = memory.find(queries, 4)
     assert torch.equal(apart.positions, together.positions)
     torch.testing.assert_close(apart.weights, together.weights)

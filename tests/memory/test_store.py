@@ -13,6 +13,7 @@ from regard import files
 from regard.memory import CharacterNgrams, EmptyMemoryError, Memory, MemoryFileError
 from regard.memory import store as stores
 from regard.memory import vectors as vector_files
+from regard.memory.records import digest
 
 WIDTH = 4
 
@@ -258,7 +259,7 @@ def state_with(folder: Path, **changes: object) -> None:
     database = sqlite3.connect(folder / "1" / "memory.sqlite")
     (text,) = database.execute("SELECT state FROM about").fetchone()
     text = json.dumps(json.loads(text) | changes)
-    database.execute("UPDATE about SET state = ?, digest = ?", (text, stores.digest(text)))
+    database.execute("UPDATE about SET state = ?, digest = ?", (text, digest(text)))
     database.commit()
     database.close()
 
@@ -299,8 +300,7 @@ def test_hostile_counts_are_refused(folder, changes):
 def test_hostile_entries_are_refused(folder):
     for name, payload in (("[" * 100_000, None), (None, "[" * 100_000), (b"\xff", None)):
         database = sqlite3.connect(folder / "1" / "memory.sqlite")
-        digest = stores.digest(0, name, payload)
-        row = (0, name, payload, digest)
+        row = (0, name, payload, digest(0, name, payload))
         database.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", row)
         database.commit()
         database.close()
@@ -360,7 +360,7 @@ def test_many_queries_are_searched_in_one_pass(tmp_path, monkeypatch):
         memory.write(torch.randn(160, WIDTH))
         queries, passes = torch.randn(8, WIDTH), []
         together = memory.find(queries, 3)
-        monkeypatch.setattr("regard.memory.memory.ROOM", 8 * 16)  # scores of a block
+        monkeypatch.setattr("regard.memory.reading.ROOM", 8 * 16)  # scores of a block
         spans = memory.entries.store.spans
         monkeypatch.setattr(memory.entries.store, "spans", lambda: passes.append(1) or spans())
         assert torch.equal(memory.find(queries, 3).positions, together.positions)

@@ -4,40 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from itertools import islice
-from math import prod
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar
 
-import numpy as np
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.attend import attend, look
 from regard.attention.constants import whole
-from regard.attention.kernels.ties import level_best
-from regard.attention.looks import Look
-from regard.attention.masks import as_mask
-from regard.attention.masks.mask import check_boolean
-from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser, is_plain
-from regard.attention.products import widen
-from regard.attention.ranking import top
-from regard.attention.scores import Cosine, ScaledDot, ScoreLike, build
-from regard.attention.scores.prepare import is_pairwise
-from regard.attention.shapes import ShapeError, check_plane
+from regard.attention.normalisers import NormaliserLike
+from regard.attention.scores import ScaledDot, ScoreLike
+from regard.attention.shapes import ShapeError
 from regard.attention.torch_names import answers
-from regard.memory import one_pass
-from regard.memory.bounded import BoundedReading, Linear, Source, read_bounded
-from regard.memory.coded_entries import AT_ONCE
 from regard.memory.entries import Entries, Trainable
 from regard.memory.file import Contents, read_memory, write_memory
 from regard.memory.found import EmptyMemoryError, Found
 from regard.memory.objects import (
     as_rows,
     as_value,
-    floats,
     is_alone,
     is_array,
     is_text,
@@ -45,27 +29,19 @@ from regard.memory.objects import (
     short,
     strings,
 )
-from regard.memory.one_pass import Span
+from regard.memory.reading import EMPTY, Encoder, ReadableEntries
 
-Strings = str | Sequence[str]
-EMPTY = "the memory is empty: write entries before looking one up"
 SHOWN = 4  # entries that a repr lists
-ROOM = 1 << 24  # scores that a search by torch holds at a time
-TOGETHER = 1 << 12  # queries that take one pass
-LEAST = 1 << 22  # bytes of keys and values, times queries, that compiled loops read faster
 FINAL = "write the entries to keep, those of items(), into a new memory"
 ABSENT = {  # advice for the methods of a dict that are absent
     **dict.fromkeys(("pop", "popitem", "clear"), f"nothing is deleted: {FINAL}"),
     "setdefault": "write `if key not in memory: memory[key] = value`",
 }
-SHARPNESS = 20.0  # weights of 0.99 for an exact key among hundreds of strings
 
 Alone = Float[Tensor, " width"]
-Encoder = Callable[[list[str]], Any]
-ReadAll = Callable[[Tensor, Any], tuple[Tensor, Tensor]]
 
 
-class Memory(nn.Module):
+class Memory(ReadableEntries):
     """A soft dictionary: every key is compared with the query, and the values are blended.
 
     ``memory(q) = normalise(score(q, K)) V``
@@ -121,26 +97,7 @@ class Memory(nn.Module):
         encoder: Encoder | None = None,
         trainable: Trainable = False,
     ) -> None:
-        super().__init__()
-        self.entries = Entries(d_key, d_value, trainable)
-        self.__dict__["entries"] = self.entries  # found in a tenth of the time of a module's part
-        if score is None and encoder is not None:
-            score = Cosine(SHARPNESS)
-        self.score = None if score is None else build(score, d_key, d_key)
-        self.normaliser = normaliser
-        self.encoder = encoder
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute; a score or normaliser may be given by its name at any time."""
-        if isinstance(value, str) and name == "score":
-            value = build(value, self.entries.d_key, self.entries.d_key)
-        elif isinstance(value, str) and name == "normaliser":
-            value = as_normaliser(value)
-        elif name == "encoder" and value is not None and not callable(value):
-            raise TypeError(
-                f"encoder is {value!r}: pass a function of a list of strings, such as CharacterNgrams()"
-            )
-        super().__setattr__(name, value)
+        super().__init__(Entries(d_key, d_value, trainable), score, normaliser, encoder)
 
     def __getattr__(self, name: str) -> Any:
         """As in nn.Module, with advice for an absent method of a dict."""
@@ -150,9 +107,6 @@ class Memory(nn.Module):
 
     def __delitem__(self, key: Any) -> None:
         raise TypeError(f"an entry of a Memory cannot be deleted: {FINAL}")
-
-    def __len__(self) -> int:
-        return len(self.entries)
 
     def __contains__(self, key: Any) -> bool:
         """Whether this very key was written: the string, or the vector with these numbers."""
@@ -190,24 +144,6 @@ class Memory(nn.Module):
             if part is not None
         )
         return f"Memory({{{', '.join(items)}{more}}}, entries={len(self)}{options})"
-
-    def __copy__(self) -> Memory:
-        """A memory with the same tensors that is written to by itself."""
-        twin = type(self).__new__(type(self))
-        entries = copy(self.entries)
-        modules = self._modules | {"entries": entries}
-        twin.__dict__.update(self.__dict__, entries=entries, _modules=modules)
-        return twin
-
-    @property
-    def keys(self) -> Float[Tensor, "*batch entries d_key"] | None:
-        """The keys, or None before the first write."""
-        return self.entries.key
-
-    @property
-    def values(self) -> Float[Tensor, "*batch entries d_value"] | None:
-        """The values, or None before the first write."""
-        return self.entries.values
 
     @property
     def payloads(self) -> list[Any]:
@@ -320,138 +256,6 @@ class Memory(nn.Module):
                 return None, objects
         return as_rows("values", vectors), None
 
-    @overload
-    def read(
-        self, queries: Any, *, mask: Any = None, group: Any = None, tolerance: None = None
-    ) -> Tensor: ...
-
-    @overload
-    def read(
-        self, queries: Any, *, mask: Any = None, group: Any = None, tolerance: float
-    ) -> BoundedReading: ...
-
-    def read(
-        self,
-        queries: Float[Tensor, "*batch queries d_key"] | Strings,
-        *,
-        mask: Any = None,
-        group: Any = None,
-        tolerance: float | None = None,
-    ) -> Float[Tensor, "*batch queries d_value"] | BoundedReading:
-        """The blended values; zero where there is nothing to read, as in an empty memory.
-
-        Args:
-            queries: Vectors, or strings for the encoder. They are read in the precision of the keys, and the answer has
-                theirs.
-            mask: Which entries may be read, as for `regard.attend`.
-            group: Processes that share out the entries, as for `regard.attend`: each reads with the same
-                queries, from a memory that holds its own entries; one without any was made with
-                ``d_key`` and ``d_value``.
-            tolerance: The weight that may be left out, from 0 up to below 1. The answer is then a
-                `BoundedReading`, without gradients: the entries that matter are found by codes of 8 bits,
-                which are kept. With a group each rank bounds what it leaves out. Where no bound is known
-                (other scores than dot products and their soft caps, other normalisers than softmax), or
-                reading everything is faster, all is read.
-        """
-        query = self._vectors(queries)
-        if tolerance is not None:
-            return self._read_within(query, mask, group, tolerance)
-        return self._read(query, mask, group)
-
-    def _read(self, query: Tensor, mask: Any, group: Any = None) -> Tensor:
-        """The blend of all values."""
-        keys, values = self.keys, self.values
-        if group is not None:
-            width = self.entries.d_key or query.shape[-1]
-            if keys is None or values is None:  # nothing here, though perhaps on other ranks
-                keys = query.new_empty(0, width)
-                values = query.new_empty(0, self.entries.d_value or width)
-            options = {"score": self.score, "normaliser": self.normaliser, "group": group}
-        elif values is None or not len(self):
-            width = self.entries.d_value or self.entries.d_key or query.shape[-1]
-            return query.new_zeros((*query.shape[:-1], width))
-        else:
-            keys, options = self._prepared()
-        reading = attend(query.to(keys.dtype), keys, values, mask=mask, **options)
-        return reading.to(query.dtype)
-
-    forward = read
-
-    @torch.no_grad()
-    def _read_within(
-        self, query: Tensor, mask: Any, group: Any, tolerance: float
-    ) -> BoundedReading:
-        """The blend of the values that matter."""
-        if not 0 <= tolerance < 1:
-            raise ValueError(f"tolerance is {tolerance}: pass a weight from 0 to below 1")
-        query = with_batch_axes(query, mask)
-        if group is None:
-            return self._bounded(query, mask, tolerance, self._read_all)[0]
-        from regard.memory.over_ranks import read_within  # with torch.distributed
-
-        def compute(mask: Any) -> tuple[BoundedReading, Tensor]:
-            return self._bounded(query, mask, tolerance, self._blend)
-
-        return read_within(group, query, mask, self.entries, self.normaliser, compute)
-
-    def _bounded(
-        self, query: Tensor, mask: Any, tolerance: float, read_all: ReadAll
-    ) -> tuple[BoundedReading, Tensor]:
-        """The blend of the values that matter, and the logarithm of their sum of exponentials."""
-        normaliser, source = as_normaliser(self.normaliser or "softmax"), self._source()
-        if source is None or type(normaliser) is not Softmax:
-            reading, logs = read_all(query, mask)
-            nothing = reading.new_zeros(reading.shape[:-1])
-            return BoundedReading(reading, nothing, nothing, 1.0), logs
-        rows = query.flatten(0, -2)
-        readable = self._readable(query, mask)
-        if readable is not None:
-            readable = readable.expand(*query.shape[:-1], source.count).flatten(0, -2)
-
-        def read_rows(places: list[int]) -> tuple[Tensor, Tensor]:
-            return read_all(rows[places], None if readable is None else readable[places])
-
-        score = self.score or ScaledDot()
-        answer, logs = read_bounded(
-            rows, score, normaliser.temperature, source, tolerance, readable, read_rows
-        )
-        reading, bound, error = (
-            each.unflatten(0, query.shape[:-1])
-            for each in (answer.reading, answer.bound, answer.error)
-        )
-        return BoundedReading(reading, bound, error, answer.share), logs
-
-    def _read_all(self, query: Tensor, mask: Any) -> tuple[Tensor, Tensor]:
-        """The blend of all values, and NaN for the sum of exponentials: a reading of all entries leaves nothing out."""
-        reading = self._read(query, mask)
-        return reading, reading.new_full(reading.shape[:-1], torch.nan)
-
-    def _blend(self, query: Tensor, mask: Any) -> tuple[Tensor, Tensor]:
-        """The blend of all values, and the logarithm of the sum of exponentials."""
-        return self._read(query, mask), self.look(query, mask=mask).log_normaliser()
-
-    def _source(self) -> Source | None:
-        """The entries with codes, for a bounded reading; None where there are none."""
-        return self.entries.coded() if len(self) else None
-
-    def _readable(self, query: Tensor, mask: Any) -> Tensor | None:
-        """The mask as booleans that broadcast to (*batch, queries, entries)."""
-        rows = self.entries.rows
-        if isinstance(mask, Tensor):
-            check_boolean(mask)
-            check_plane("mask", mask.shape, query.shape[-2], rows)
-        if mask is None or isinstance(mask, Tensor):
-            return mask
-        return as_mask(mask).dense(query.shape[:-2], query.shape[-2], rows, query.device)
-
-    def look(
-        self, queries: Float[Tensor, "*batch queries d_key"] | Strings, *, mask: Any = None
-    ) -> Look:
-        """A look at the weights of a reading."""
-        keys, options = self._prepared()
-        answer: Look = look(self._vectors(queries).to(keys.dtype), keys, mask=mask, **options)
-        return answer
-
     def __getitem__(self, query: Any) -> Any:
         """The payload of the entry that a hard lookup reads; else the best one, or the reading.
 
@@ -487,88 +291,13 @@ class Memory(nn.Module):
         """
         k = whole("k", k)
         vectors, alone = self._vectors(query), is_alone(query)
-        if not len(self):
-            weights = vectors.new_zeros((*vectors.shape[:-1], 0))
-            positions = weights.long()
-        else:
-            batch = max(1, prod(vectors.shape[:-2]))
-            weights, positions = _in_portions(
-                lambda rows: self._search(rows, min(k, len(self))), vectors, TOGETHER // batch
-            )
+        weights, positions = self._best_entries(vectors, k)
         if alone:
             weights, positions = weights[..., 0, :], positions[..., 0, :]
         payloads = self.entries.payloads
         return Found(
             weights, self._at(positions, payloads.__getitem__ if payloads else _none), positions
         )
-
-    def _search(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The largest weights of each query, and where they stand: by compiled loops, or by torch."""
-        if k <= one_pass.MOST and (form := self._form(queries)) is not None:
-            answer = one_pass.best_of(form, self._key_blocks(form), k, self._live())
-            if answer is not None:
-                weights, positions = (rows.unflatten(0, queries.shape[:-1]) for rows in answer)
-                return weights, positions
-        scores = self._scored_at_once() * prod(queries.shape[:-2])
-        return _in_portions(
-            lambda rows: self._search_by_torch(rows, k), queries, ROOM // max(1, scores)
-        )
-
-    def _form(self, query: Tensor) -> Linear | None:
-        """The scores as compiled loops read them; None where they do not, or the memory is small."""
-        rows = prod(query.shape[:-1])
-        if self.entries.nbytes * rows < LEAST or self._is_traced(query):
-            return None
-        keys, options = self._prepared()
-        normaliser = as_normaliser(self.normaliser or "softmax")
-        return one_pass.form_of(options["score"], query, keys, normaliser)
-
-    def _is_traced(self, query: Tensor) -> bool:
-        """Whether a reading of this query has gradients."""
-        if not torch.is_grad_enabled():
-            return False
-        return any(each.requires_grad for each in (query, *self.buffers(), *self.parameters()))
-
-    def _key_blocks(self, form: Linear) -> Iterator[tuple[Span, np.ndarray]]:
-        """The rows of each block and its keys, as compiled loops read them."""
-        from regard.memory.row_loops import rows_of  # with the compiler
-
-        keys = self._prepared()[0].detach()
-        for start, block in zip(range(0, len(keys), AT_ONCE), keys.split(AT_ONCE), strict=True):
-            yield (start, start + len(block)), rows_of(block)
-
-    def _live(self) -> Tensor | None:
-        """Which positions hold an entry; None for all."""
-        return None
-
-    def _scored_at_once(self) -> int:
-        """The entries whose scores a search by torch holds together."""
-        return len(self)
-
-    def _search_by_torch(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        keys, options = self._prepared()
-        wide = widen(keys)
-        queries = queries.to(wide.dtype)
-        scores = widen(options["score"](queries, wide))
-        if is_pairwise(self.score or ScaledDot()):
-            scores = level_best(scores, queries, keys)
-        return self._best(scores, k)
-
-    def _best(
-        self, scores: Tensor, k: int, readable: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """The largest weights of each row of scores, and where they stand."""
-        normaliser = as_normaliser(self.normaliser or "softmax")
-        weights = normaliser(scores, readable)
-        if readable is not None:
-            scores = scores.masked_fill(~readable, -torch.inf)
-        if is_plain(normaliser):  # a better score never weighs less
-            positions = top(scores.detach(), k)[1]
-        else:
-            by_score = scores.argsort(dim=-1, descending=True, stable=True)
-            by_weight = weights.gather(-1, by_score).argsort(dim=-1, descending=True, stable=True)
-            positions = by_score.gather(-1, by_weight)[..., :k]
-        return weights.gather(-1, positions), positions
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file, which appears whole or not at all.
@@ -641,13 +370,6 @@ class Memory(nn.Module):
             memory.entries.append(contents.key, contents.value, *lists)
         return memory
 
-    def _prepared(self) -> tuple[Tensor, dict[str, Any]]:
-        """The keys after the score's work on them, and the score and normaliser that read them."""
-        if self.keys is None or not len(self):
-            raise EmptyMemoryError(EMPTY)
-        score, keys = self.entries.prepared(self.score or ScaledDot())
-        return keys, {"score": score, "normaliser": self.normaliser}
-
     def _place(self, key: Any) -> int | None:
         """The place of the first entry with this very key, or None."""
         if isinstance(key, str):
@@ -686,49 +408,6 @@ class Memory(nn.Module):
         return self._vectors(
             values if tensor is None or tensor.dim() != 1 else tensor.unsqueeze(-1)
         )
-
-    def _vectors(self, queries: Any) -> Tensor:
-        vectors = queries
-        if not isinstance(queries, Tensor):
-            if is_text(queries):
-                return self._encoded(strings(queries))
-            vectors = numbers(queries)
-        count = None if vectors is None else vectors.dim()
-        if not count:
-            raise TypeError(f"got {short(queries)}: pass vectors, a string or a list of strings")
-        if vectors is not queries and self.entries.like is not None:
-            vectors = vectors.to(self.entries.like)
-        vectors = floats(vectors)
-        return vectors[None] if count == 1 else vectors  # a third of the time of unsqueeze
-
-    def _encoded(self, text: list[str]) -> Tensor:
-        if self.encoder is None:
-            raise ValueError("got strings, and this memory has no encoder: pass encoder=")
-        result = self.encoder(text)
-        vectors = numbers(result)
-        if vectors is None or vectors.dim() != 2 or vectors.shape[0] != len(text):
-            raise TypeError(
-                f"the encoder made {short(result)} of {len(text)} strings: it has to make a vector of each"
-            )
-        like = self.entries.like
-        return floats(vectors if like is None else vectors.to(like))
-
-
-def with_batch_axes(query: Tensor, mask: Any) -> Tensor:
-    """The query with the batch axes that its reading has under this mask."""
-    if not isinstance(mask, Tensor):
-        return query
-    batch = torch.broadcast_shapes(query.shape[:-2], mask.shape[:-2])
-    return query.expand(*batch, *query.shape[-2:])
-
-
-def _in_portions(
-    search: Callable[[Tensor], tuple[Tensor, Tensor]], queries: Tensor, count: int
-) -> tuple[Tensor, Tensor]:
-    """The answers of a search to so many queries at a time."""
-    answers = [search(rows) for rows in queries.split(max(1, count), dim=-2)]
-    weights, positions = (torch.cat(each, dim=-2) for each in zip(*answers, strict=True))
-    return weights, positions
 
 
 def _none(place: int) -> None:

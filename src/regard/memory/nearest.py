@@ -15,7 +15,8 @@ from regard.attention.scores import ScaledDot
 from regard.attention.scores.score import pairwise, unit
 from regard.memory.bounded import Linear
 from regard.memory.found import EmptyMemoryError
-from regard.memory.memory import EMPTY, Memory
+from regard.memory.memory import Memory
+from regard.memory.reading import EMPTY
 
 TRAINED = 64  # keys for each list that the centroids are learnt from
 

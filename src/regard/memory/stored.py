@@ -7,7 +7,7 @@ import operator
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -22,9 +22,10 @@ from regard.memory import one_pass
 from regard.memory.bounded import Linear
 from regard.memory.file import CLASSES, MemoryFileError, check_width, component, describe
 from regard.memory.found import EmptyMemoryError
-from regard.memory.memory import EMPTY, SHARPNESS, Encoder, Memory, with_batch_axes
+from regard.memory.memory import Memory
 from regard.memory.ngrams import CharacterNgrams
 from regard.memory.one_pass import Span
+from regard.memory.reading import EMPTY, SHARPNESS, Encoder, with_batch_axes
 from regard.memory.searching import search
 from regard.memory.store import Store
 from regard.memory.stored_entries import StoredEntries
@@ -98,7 +99,7 @@ class StoredMemory(Memory):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def __copy__(self) -> Memory:
+    def __copy__(self) -> Self:
         raise TypeError("a memory on the disk is not copied: open its folder again")
 
     def close(self) -> None:
