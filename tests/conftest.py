@@ -133,16 +133,18 @@ def pytest_runtest_call(item: pytest.Function) -> Iterator[None]:
         raise
 
 
-@pytest.fixture(autouse=True)
-def plain_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def plain_surroundings() -> Iterator[None]:
     """No test sees the terminal, the colours or the settings of the person who runs it."""
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setenv("LINES", "40")
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setenv("MPLBACKEND", "Agg")
-    for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "REGARD_KERNEL"):
-        monkeypatch.delenv(name, raising=False)
+    with pytest.MonkeyPatch.context() as surroundings:
+        surroundings.setenv("COLUMNS", "100")
+        surroundings.setenv("LINES", "40")
+        surroundings.setenv("NO_COLOR", "1")
+        surroundings.setenv("TERM", "dumb")
+        surroundings.setenv("MPLBACKEND", "Agg")
+        for name in ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "REGARD_KERNEL"):
+            surroundings.delenv(name, raising=False)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -49,8 +50,18 @@ def test_both_ways_translate_alike(unfinished):
     ]
 
 
-def test_a_command_says_once_that_code_is_compiled_and_translates(unfinished, caplog):
-    caplog.set_level(logging.INFO, "regard.loops")
+@pytest.fixture
+def informative() -> Iterator[None]:
+    """What the preparation tells is shown, as it is outside of tests."""
+    logger = logging.getLogger("regard.loops")
+    before = logger.level
+    logger.setLevel(logging.INFO)
+    yield
+    logger.setLevel(before)
+
+
+@pytest.mark.usefixtures("informative")
+def test_a_command_says_once_that_code_is_compiled_and_translates(unfinished):
     result = run("translate", stdin=("Hola.\n" + "Hace frío.\n" * FEW).encode())
     assert result.code == 0
     assert result.lines[1:] == ["It's cold."] * FEW
