@@ -1,7 +1,6 @@
 """A block of whole rows and its statistics; every answer of a look is a fold over blocks.
 
 A block belongs to some batch entries and some queries, and spans every key that those may read.
-It is used once: its numbers are overwritten, so that a look allocates only two buffers.
 """
 
 from abc import ABC, abstractmethod
@@ -14,8 +13,6 @@ from torch.nn import functional as F
 from regard.attention import ranking
 
 Index = tuple[slice, ...]
-
-FAR = -1e4  # exp of it is 0 in every dtype, and so is 0 times it
 
 
 @dataclass(frozen=True)
@@ -81,64 +78,6 @@ class Block(ABC):
         heaviest = weights.gather(-1, places).masked_fill(none, 0.0)
         keys = (places + self.region.columns.start).masked_fill(none, -1)
         return F.pad(heaviest, missing), F.pad(keys, missing, value=-1)
-
-
-class SoftmaxBlock(Block):
-    """Rows of scores, of which the weights are the softmax.
-
-    p_j = e_j / z with e_j = exp(s_j - m) and z = sum_j e_j; m is the row's maximum.
-    ln Z = m + ln z; the entropy is ln z - sum_j p_j (s_j - m).
-
-    Args:
-        region: where it lies.
-        scores: -inf where a key may not be read.
-        spare: a tensor of the same shape to write in; None where nothing can be written to.
-        finite: whether every score is.
-    """
-
-    def __init__(
-        self, region: Region, scores: Tensor, spare: Tensor | None, *, finite: bool = False
-    ) -> None:
-        self.region, self._scores, self._spare = region, scores, spare
-        self._finite = finite
-
-    def _exponentials(self, out: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """e, m and z; the scores become s - m."""
-        scores = self._scores
-        if scores.shape[-1]:
-            maximum = scores.amax(-1)
-            if not self._finite:
-                maximum = torch.where(maximum.isinf(), 0.0, maximum)
-        else:
-            maximum = scores.new_zeros(scores.shape[:-1])
-        exponentials = torch.exp(scores.sub_(maximum.unsqueeze(-1)), out=out)
-        return exponentials, maximum, exponentials.sum(-1)
-
-    def shares(self) -> tuple[Tensor, Tensor]:
-        exponentials, _, total = self._exponentials(None if self._spare is None else self._scores)
-        return exponentials, _inverse(total)
-
-    def log_normaliser(self) -> Tensor:
-        _, maximum, total = self._exponentials(self._scores)
-        return maximum + total.log()
-
-    def entropy(self) -> Tensor:
-        exponentials, _, total = self._exponentials(self._spare)
-        centred = self._scores if self._finite else self._scores.clamp_(min=FAR)
-        mean = centred.mul_(exponentials).sum(-1) * _inverse(total)
-        return torch.where(total == 0, 0.0, total.log() - mean).clamp_(min=0.0)
-
-    def top(self, count: int) -> tuple[Tensor, Tensor]:
-        weights = torch.softmax(self._scores, -1, out=self._spare)
-        return self._ranked(self._scores, weights, count)
-
-    def argmax(self) -> Tensor:
-        return self._ranked(self._scores, self._scores, 1)[1].squeeze(-1)
-
-
-def _inverse(total: Tensor) -> Tensor:
-    """1 / z; 0 for a row with nothing to read."""
-    return torch.where(total == 0, 0.0, total.reciprocal())
 
 
 class WeightsBlock(Block):

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from regard.attention.kernels.reference import scores_of, weigh
 from regard.attention.kernels.request import Request
-from regard.attention.looks.blocks import Block, SoftmaxBlock, WeightsBlock
+from regard.attention.looks.blocks import Block, WeightsBlock
 from regard.attention.looks.entries import Stored
-from regard.attention.looks.source import BlockSource
+from regard.attention.looks.source import BlockSource, SoftmaxBlock
 from regard.attention.normalisers import Hard, Softmax
 from regard.attention.products import fitted, widen
 from regard.attention.scores.prepare import prepare_both

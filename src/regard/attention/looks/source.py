@@ -1,4 +1,7 @@
-"""Where the blocks of a look come from: scores of ours in a buffer, only between keys that are read."""
+"""Where the blocks of a look come from: softmaxes of our scores, only between keys that are read.
+
+A block is used once: its numbers are overwritten, so that a look allocates only two buffers.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from torch import Tensor
 from regard.attention.kernels.additive.kernels import Cpu
 from regard.attention.kernels.additive.requests import joint_spans
 from regard.attention.kernels.request import Request
-from regard.attention.looks.blocks import Block, Index, Region, SoftmaxBlock
+from regard.attention.looks.blocks import Block, Index, Region
 from regard.attention.masks.mask import Given, Reach, pick
 from regard.attention.normalisers import Softmax
 from regard.attention.products import divided, dots, widen
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 BLOCK = 1 << 20  # scores held at a time, twice: small enough for caches, enough to be quick
 BLOCK_ON_DEVICE = 1 << 24
+FAR = -1e4  # exp of it is 0 in every dtype, and so is 0 times it
 LEAST = 32  # rows of a block: with fewer, a product spends its time on fetching keys
 
 
@@ -161,6 +165,59 @@ class SoftmaxBlocks(BlockSource):
         return numbers, bool((bias == -torch.inf).any())
 
 
+class SoftmaxBlock(Block):
+    """Rows of scores, of which the weights are the softmax.
+
+    p_j = e_j / z with e_j = exp(s_j - m) and z = sum_j e_j; m is the row's maximum.
+    ln Z = m + ln z; the entropy is ln z - sum_j p_j (s_j - m).
+
+    Args:
+        region: where it lies.
+        scores: -inf where a key may not be read.
+        spare: a tensor of the same shape to write in; None where nothing can be written to.
+        finite: whether every score is.
+    """
+
+    def __init__(
+        self, region: Region, scores: Tensor, spare: Tensor | None, *, finite: bool = False
+    ) -> None:
+        self.region, self._scores, self._spare = region, scores, spare
+        self._finite = finite
+
+    def _exponentials(self, out: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """e, m and z; the scores become s - m."""
+        scores = self._scores
+        if scores.shape[-1]:
+            maximum = scores.amax(-1)
+            if not self._finite:
+                maximum = torch.where(maximum.isinf(), 0.0, maximum)
+        else:
+            maximum = scores.new_zeros(scores.shape[:-1])
+        exponentials = torch.exp(scores.sub_(maximum.unsqueeze(-1)), out=out)
+        return exponentials, maximum, exponentials.sum(-1)
+
+    def shares(self) -> tuple[Tensor, Tensor]:
+        exponentials, _, total = self._exponentials(None if self._spare is None else self._scores)
+        return exponentials, _inverse(total)
+
+    def log_normaliser(self) -> Tensor:
+        _, maximum, total = self._exponentials(self._scores)
+        return maximum + total.log()
+
+    def entropy(self) -> Tensor:
+        exponentials, _, total = self._exponentials(self._spare)
+        centred = self._scores if self._finite else self._scores.clamp_(min=FAR)
+        mean = centred.mul_(exponentials).sum(-1) * _inverse(total)
+        return torch.where(total == 0, 0.0, total.log() - mean).clamp_(min=0.0)
+
+    def top(self, count: int) -> tuple[Tensor, Tensor]:
+        weights = torch.softmax(self._scores, -1, out=self._spare)
+        return self._ranked(self._scores, weights, count)
+
+    def argmax(self) -> Tensor:
+        return self._ranked(self._scores, self._scores, 1)[1].squeeze(-1)
+
+
 class ProductBlocks(SoftmaxBlocks):
     """Rows of softmax(scale f(q) . g(k) + bias)."""
 
@@ -221,6 +278,11 @@ def is_additive(request: Request) -> bool:
         return False
     undropped = replace(request, dropout=0.0)
     return Cpu().is_chosen(undropped, request.key)
+
+
+def _inverse(total: Tensor) -> Tensor:
+    """1 / z; 0 for a row with nothing to read."""
+    return torch.where(total == 0, 0.0, total.reciprocal())
 
 
 class _Buffers:

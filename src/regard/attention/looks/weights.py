@@ -54,9 +54,9 @@ class Weights:
 
     def __init__(self, request: Request) -> None:
         self._request = request
+        self._tensors, self._is_complete = _tensors_of(request)
         rules = request.mask_tensors()
         self._shape: Shape = (*request.batch(), request.frame.queries, request.frame.keys)
-        self._tensors, self._is_complete = _tensors_of(request)
         self._calls_functions = not self._is_complete or rules is None
         if request.versions is None:
             tensors = (
