@@ -130,12 +130,22 @@ def test_the_number_of_a_layer_selects_all_its_attentions():
     first, second, third, fourth = seen
     for pattern, names in {
         "layer.0": {first, second},
+        "layer.0.*": {first, second},
+        "layer.?.self": {first, second, third, fourth},
+        "0#1": {second},
         "layer.*": {first, second, third, fourth},
+        first: {first},
         second: {second},
     }.items():
         with regard.change(model, {pattern: torch.relu}) as change:
             model(X)
         assert {name for name in seen if name in change} == names
+        with regard.watch(model, layers=pattern) as selected:
+            model(X)
+        assert set(selected) == names
+    with regard.watch(model, layers=1) as selected:
+        model(X)
+    assert set(selected) == {third, fourth}
 
 
 @torch.no_grad()

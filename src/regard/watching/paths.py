@@ -6,6 +6,8 @@ from fnmatch import fnmatchcase
 
 SIDES, KINDS = ("encoder", "decoder"), ("self", "cross", "causal")
 WITHIN = re.compile(r"(\bblock\.\d+)\.layer\.\d+")
+ATTENTION = re.compile(r"#\d+")  # its number in a module that has several
+WILDCARD = re.compile(r"[*?[]")
 Layers = int | str | Iterable[int | str] | None
 
 
@@ -42,22 +44,35 @@ def in_tower(path: str, kind: str) -> str:
 
 
 def matches(path: str, name: str, layers: Layers) -> bool:
-    """Whether a path or name matches the `layers` argument: numbers, the first in a path, or patterns with *."""
+    """Whether a path or name matches the `layers` argument: numbers, the first in a path, or patterns.
+
+    A pattern with a wildcard is for all attentions of a module, unless it has a "#" itself.
+
+    Example:
+        >>> second = "layers.0#1", "layer.0#1.self"
+        >>> [matches(*second, each) for each in (0, "layer.0.*", "layers.0", "layer.0#1.self")]
+        [True, True, True, True]
+        >>> matches(*second, "layer.0.self")
+        False
+    """
     if layers is None:
         return True
     if isinstance(layers, int | str):
         layers = (layers,)
-    number = next((int(step) for step in path.split(".") if step.isdecimal()), None)
+    steps = ATTENTION.sub("", path).split(".")
+    number = next((int(step) for step in steps if step.isdecimal()), None)
     return any(
         number == layer
         if isinstance(layer, int)
-        else any(
-            fnmatchcase(label, pattern)
-            for label in (path, name)
-            for pattern in (layer, f"{layer}.*", f"{layer}#*")
-        )
+        else any(_fits(label, layer) for label in (path, name))
         for layer in layers
     )
+
+
+def _fits(label: str, pattern: str) -> bool:
+    if "#" not in pattern and WILDCARD.search(pattern):
+        label = ATTENTION.sub("", label)
+    return any(fnmatchcase(label, each) for each in (pattern, f"{pattern}.*", f"{pattern}#*"))
 
 
 def exactly(path: str) -> str:

@@ -224,8 +224,8 @@ class Recording:
     def add(self, path: str, stack: Stack, capture: Callable[[], Captured]) -> None:
         """Record a call of the attention that is running, or follow it if `layers` excludes it."""
         number = stack[-1].suffix
-        if self._layers is not None and not is_selected(path, self._layers):
-            self.excluded.setdefault(path)
+        if self._layers is not None and not is_selected(path + number, self._layers):
+            self.excluded.setdefault(path + number)
             if self._followed is not None and not transformed():
                 self._followed.add(path + number, capture)
             return
