@@ -16,7 +16,6 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -124,9 +123,6 @@ def steps(batch: int, words: int, rounds: int) -> dict[str, Any]:
     step, stored = prepare_steps(quick, keys, Softmax(), readable)
     stored = stored.detach().requires_grad_()
     leaves = [query.requires_grad_(), keys, stored, score.query_weight, score.weight]
-    if step.factors is not None:  # once a sentence, as the keys
-        step = replace(step, factors=step.factors.detach().requires_grad_())
-        leaves.append(step.factors)
 
     def eager() -> torch.Tensor:
         hidden = torch.tanh((query @ score.query_weight.mT)[:, 0, None] + keys)

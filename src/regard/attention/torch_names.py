@@ -106,8 +106,12 @@ def answers(
 
         @wraps(function)
         def through(*arguments: P.args, **named: P.kwargs) -> R:
-            if named and not accepts_all(named):
-                _rename(called, named, accepted, names, renamed or {})
+            try:  # Python refuses unknown names before the function begins
+                return function(*arguments, **named)
+            except TypeError:
+                if accepts_all(named):
+                    raise
+            _rename(called, named, accepted, names, renamed or {})
             return function(*arguments, **named)
 
         return through

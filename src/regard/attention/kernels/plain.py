@@ -6,7 +6,7 @@ is settled by the shapes. All other calls become a request, for which a kernel i
 """
 
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -50,7 +50,7 @@ def read_plain(
         laid = _laid(mask, sides.frame)
         if laid is None:
             return None
-        layout = laid.layout
+        layout = laid[0]
         is_triangle = layout.is_triangle
         if not is_triangle:
             dtype = query.dtype
@@ -76,41 +76,37 @@ def read_prepared(
     query: Tensor, key: Tensor, value: Tensor, score: PreparedAdditive, mask: MaskLike | None = None
 ) -> Tensor | None:
     """The reading of one query of each batch entry, by the keys that the score was prepared for; None as above."""
-    if torch.is_grad_enabled() or score.kept is None or key is not score.kept.key or followed():
+    kept = score.kept
+    parameters: dict[str, Any] = score.score._parameters
+    if kept is None or not kept.serves(key) or pinned(is_traced=False):
         return None
-    if not (type(query) is type(value) is Tensor and query.dtype == key.dtype == value.dtype):
-        return None
-    if not (query.is_cpu and value.is_cpu) or torch.is_autocast_enabled("cpu"):
-        return None
-    sides = sides_of(query.shape, key.shape, value.shape, query.dtype, query.device)
-    if not sides.is_regular or sides.frame.queries != 1 or pinned(is_traced=False):
+    if type(query) is not Tensor or type(value) is not Tensor:
         return None
     addend = None
     if mask is not None:
-        laid = _laid(mask, sides.frame)
+        laid = _laid(mask, kept.frame)
         if laid is None:
             return None
-        layout = laid.layout
-        addend = added(layout, query.dtype)
-    scores = score(query, key)
-    reading = torch.softmax(scores if addend is None else scores + addend, -1) @ value
+        addend = added(laid[0], query.dtype)
+    try:
+        features = F.linear(query, parameters["query_weight"], parameters.get("bias"))
+        scores = kept.relative_scores(features, parameters["weight"])
+        if scores is None:
+            return None
+        weights = torch.softmax(scores if addend is None else scores + addend, -1)
+        reading = torch.bmm(weights, value)
+    except (RuntimeError, KeyError):  # shapes, precisions or devices that a request refuses, or
+        return None  # parameters that are computed, so that the score must be called
     return None if addend is not None and has_nan(reading) else reading
 
 
-class _Laid(NamedTuple):
-    """How a mask lies over the scores, beside the mask: a layout does not hold its mask."""
-
-    mask: object
-    layout: Layout
-
-
-def _laid(mask: MaskLike, frame: Frame) -> _Laid | None:
-    """None of a tensor of booleans."""
+def _laid(mask: MaskLike, frame: Frame) -> tuple[Layout, object] | None:
+    """How a mask lies over the scores, beside the mask, which a layout does not hold; None of a tensor of booleans."""
     layout = kept_layout(mask, frame)
     if layout is not None:
-        return _Laid(mask, layout)
+        return layout, mask
     rule = rule_of(mask, frame)
-    return None if isinstance(rule, Tensor) else _Laid(rule, lay(rule, frame, False))
+    return None if isinstance(rule, Tensor) else (lay(rule, frame, False), rule)
 
 
 def _fusible(layout: Layout, dtype: torch.dtype) -> Fusible | None:

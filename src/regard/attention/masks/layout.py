@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 from weakref import ref
 
 import torch
@@ -41,9 +41,11 @@ class Layout:
 
         So is all that a CUDA graph captures: it has no numbers before the graph runs.
         """
-        if question in self._answers:
-            return cast(Answer, self._answers[question])
-        result = answer()
+        try:
+            kept: Answer = self._answers[question]
+            return kept
+        except KeyError:
+            result = answer()
         is_large = any(tensor.numel() > KEPT for tensor in _tensors(result))
         if not (is_large or capturing(self.frame.device)):
             self._answers[question] = result
@@ -112,14 +114,6 @@ class _Kept(NamedTuple):
     inference: bool  # tensors that were made in this mode have no gradients outside of it
     tensors: list[tuple[Tensor, int, Tensor | None]]  # the counts of writes to them, and copies
 
-    def serves(self, frame: Frame) -> bool:
-        if self.layout.frame != frame or self.inference != torch.is_inference_mode_enabled():
-            return False
-        for tensor, version, copy in self.tensors:
-            if tensor._version != version or (copy is not None and not torch.equal(tensor, copy)):
-                return False
-        return True
-
 
 def lay(mask: Mask, frame: Frame, is_traced: bool) -> Layout:
     """The mask over this frame. The mask keeps the last layout; a compiler or transform gets its own."""
@@ -137,7 +131,14 @@ def lay(mask: Mask, frame: Frame, is_traced: bool) -> Layout:
 def kept_layout(mask: object, frame: Frame) -> Layout | None:
     """The layout that a mask keeps, where it is for this frame, and the mask is as it was."""
     memo: _Kept | None = getattr(mask, "_kept", None)
-    return memo.layout if memo is not None and memo.serves(frame) else None
+    if memo is None or memo.layout.frame != frame:
+        return None
+    if memo.inference != torch.is_inference_mode_enabled():
+        return None
+    for tensor, version, copy in memo.tensors:
+        if tensor._version != version or (copy is not None and not torch.equal(tensor, copy)):
+            return None
+    return memo.layout
 
 
 def _is_comparable(tensor: Tensor) -> bool:

@@ -283,9 +283,12 @@ class PreparedAdditive(PairScore):
         return Terms("additive", self.weight * torch.tanh(query + key), query, key)
 
     def __call__(self, query: Tensor, key: Tensor, /) -> Tensor:
-        features = self.query_features(query)
-        scores = None if self.kept is None else self.kept.scores(features, key, self.weight)
-        return self.score.combine(features, key) if scores is None else scores
+        features, kept = self.query_features(query), self.kept
+        if kept is not None and kept.serves(key):
+            scores = kept.scores(features, self.weight.to(key.dtype))
+            if scores is not None:
+                return scores
+        return self.score.combine(features, key)
 
 
 def with_changed(

@@ -1,6 +1,6 @@
 """Additive scores by powers of e, for keys that are read many times.
 
-    tanh(a + c) = 1 - 2 r,   r = 1 / (1 + e^(2a) e^(2c))
+    tanh(a + c) = 1 + u,   u = -2 / (1 + e^(2a) e^(2c))
 
 a is the query through W_q, c the keys through W_k (Bahdanau et al. 2015, arXiv 1409.0473, A.1.2). e^(2c) is computed
 once for all queries, so that each takes a product, a sum and a quotient for each key and channel, and no tanh.
@@ -11,11 +11,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.attention.products import HALVES
+from regard.attention.shapes import Frame
 from regard.loops.availability import followed, has_numbers
 
 REACH = 20.79  # e^(2 REACH) is 2^60: keys beyond it are left as they are
-ROOM = 1 << 17  # numbers of r that stay in the second-level cache
-FEW = 1 << 14  # numbers of keys up to which tanh is as fast: the calls take the time
+ROOM = 1 << 17  # numbers of u that stay in the second-level cache
+FEW = 1 << 13  # numbers of keys up to which tanh is faster: it takes fewer calls of torch
 
 
 def are_in_reach(key: Tensor) -> Bool[Tensor, ""]:
@@ -29,56 +30,69 @@ def powers_of(features: Tensor) -> Tensor:
     return features.mul(2).exp_()
 
 
-def reciprocals(powers_of_a: Tensor, powers: Tensor) -> Tensor:
-    """r, of each key and channel; 0 where e^(2a) is infinite."""
-    return torch.addcmul(powers.new_ones(()), powers_of_a, powers).reciprocal_()
+def minus_half(like: Tensor) -> Float[Tensor, ""]:
+    """The number that `tanh_minus_one` begins with."""
+    return like.new_full((), -0.5)
 
 
-def reciprocal_sums(
+def tanh_minus_one(powers_of_a: Tensor, powers: Tensor, start: Float[Tensor, ""]) -> Tensor:
+    """u, of each key and channel; 0 where e^(2a) is infinite. `start` is `minus_half`."""
+    return torch.addcmul(start, powers_of_a, powers, value=-0.5).reciprocal_()
+
+
+def relative_scores(
     powers_of_a: Float[Tensor, "batch 1 d_hidden"],
     powers: Float[Tensor, "batch keys d_hidden"],
     w: Float[Tensor, " d_hidden"],
+    start: Float[Tensor, ""],
 ) -> Float[Tensor, "batch 1 keys"]:
-    """The sum of w r, in strips that stay in the cache."""
+    """The sum of w u, which is the score without the sum of w, in strips that stay in the cache."""
     batch, keys, channels = powers.shape
     rows = max(1, ROOM // max(1, keys * channels))
     if batch <= rows:
-        return torch.matmul(reciprocals(powers_of_a, powers), w).unsqueeze(1)
+        return torch.matmul(tanh_minus_one(powers_of_a, powers, start), w).unsqueeze(1)
     strips = zip(powers_of_a.split(rows), powers.split(rows), strict=True)
-    return torch.cat([torch.matmul(reciprocals(*strip), w) for strip in strips]).unsqueeze(1)
+    scores = [torch.matmul(tanh_minus_one(*strip, start), w) for strip in strips]
+    return torch.cat(scores).unsqueeze(1)
 
 
 class KeptPowers:
-    """The powers of prepared keys, from the second query on that reads them."""
+    """The powers of prepared keys, for single queries without gradients.
+
+    Attributes:
+        frame: the scores of one query of each batch entry.
+    """
 
     def __init__(self, key: Tensor) -> None:
-        self.key = key
-        self._version, self._reads = -1, 0
-        self._powers: Tensor | None = None
+        batch, keys, channels = key.shape
+        self.frame = Frame((batch,), 1, keys, key.device)
+        self._key, self._version, self._shape = key, -1, (batch, 1, channels)
+        self._are_few = key.numel() <= FEW
+        self._powers: tuple[Tensor, Tensor] | None = None  # and `minus_half`
 
-    def scores(self, features: Tensor, key: Tensor, weight: Tensor) -> Tensor | None:
-        """w . tanh(a + c) for one query of each batch entry; None where tanh is as fast, or asked for."""
-        if key is not self.key or key.numel() <= FEW:
-            return None
-        if features.shape != (len(key), 1, key.shape[-1]):
-            return None
-        if followed() or type(features) is not Tensor or features.dtype != key.dtype:
-            return None
-        if torch.is_grad_enabled() and (features.requires_grad or weight.requires_grad):
-            return None
-        powers = self._kept()
-        if powers is None:
-            return None
-        weight = weight.to(powers.dtype)
-        return reciprocal_sums(powers_of(features), powers, -2 * weight) + weight.sum()
+    def serves(self, key: Tensor) -> bool:
+        """Whether these are the keys, and torch follows no operation."""
+        return key is self._key and not (torch.is_grad_enabled() or followed())
 
-    def _kept(self) -> Tensor | None:
-        if self._version != self.key._version:
-            self._version, self._reads, self._powers = self.key._version, 0, None
-        self._reads += 1
-        if self._reads == 2 and are_in_reach(self.key):
-            self._powers = powers_of(self.key)
-        return self._powers
+    def scores(self, features: Tensor, weight: Tensor) -> Float[Tensor, "batch 1 keys"] | None:
+        """w . tanh(a + c); None where these are no queries, one of each batch entry, in the precision of the keys."""
+        scores = self.relative_scores(features, weight)
+        return scores if scores is None or self._powers is None else scores + weight.sum()
+
+    def relative_scores(
+        self, features: Tensor, weight: Float[Tensor, " d_hidden"]
+    ) -> Float[Tensor, "batch 1 keys"] | None:
+        """The same, perhaps without a number that all keys have in common, which a softmax does not see."""
+        key = self._key
+        if features.shape != self._shape or features.dtype != key.dtype:
+            return None
+        if not self._are_few and self._version != key._version:
+            self._powers = (powers_of(key), minus_half(key)) if are_in_reach(key) else None
+            self._version = key._version
+        if self._powers is None:
+            return torch.matmul((features + key).tanh_(), weight).unsqueeze(1)
+        powers, start = self._powers
+        return relative_scores(powers_of(features), powers, weight, start)
 
 
 def kept_powers(key: Tensor) -> KeptPowers | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.utils.parametrize import register_parametrization
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
 from regard.attention.scores import Additive, powers, prepare
@@ -119,3 +121,50 @@ def test_a_single_query_needs_no_request(few, monkeypatch):
         for spoilt in (query.float(), query[..., :3], query[:2], query.expand(-1, 3, -1)):
             with pytest.raises((RuntimeError, TypeError, ValueError)):
                 regard.attend(spoilt, features, key[:, :2], score=quick)
+
+
+@pytest.mark.parametrize("few", [0, 1 << 30], ids=["powers", "tanh"])
+@pytest.mark.parametrize("mask", [None, MASK], ids=["all", "padding"])
+def test_a_single_query_takes_no_more_operations_than_by_hand(few, mask, monkeypatch):
+    monkeypatch.setattr(powers, "FEW", few)
+    score, query, key = _inputs()
+    addend = torch.zeros(BATCH, 1, KEYS, dtype=torch.float64)
+
+    def by_hand() -> None:
+        scores = torch.tanh((query @ score.query_weight.T)[:, :, None] + features[:, None]) @ weight
+        torch.softmax(scores if mask is None else scores + addend, -1) @ key
+
+    def ours() -> None:
+        regard.attend(query, features, key, score=quick, mask=mask)
+
+    with torch.no_grad():
+        weight, (quick, features) = score.weight.detach(), prepare(score, key)
+        ours()
+        assert _operations(ours) <= _operations(by_hand)
+
+
+def _operations(call) -> int:
+    with _Counted() as counted:
+        call()
+    return counted.operations
+
+
+class _Counted(TorchDispatchMode):
+    operations = 0
+
+    def __torch_dispatch__(self, operation, types, arguments=(), options=None):
+        self.operations += 1
+        return operation(*arguments, **(options or {}))
+
+
+def test_computed_weights_and_other_precisions_take_a_request():
+    score, query, key = _inputs(torch.float32)
+    with torch.no_grad():
+        quick, features = prepare(score, key)
+        register_parametrization(score, "query_weight", torch.nn.Tanh())
+        expected = regard.attend(query, key, key, score=score)
+        torch.testing.assert_close(regard.attend(query, features, key, score=quick), expected)
+        with torch.autocast("cpu", torch.bfloat16):
+            expected = regard.attend(query, key, key, score=score)
+            reading = regard.attend(query, features, key, score=quick)
+        torch.testing.assert_close(reading, expected, atol=0.02, rtol=0.02)

@@ -19,27 +19,28 @@ from regard.attention.products import HALVES
 from regard.attention.scores import Additive, Score
 from regard.attention.scores.powers import (
     are_in_reach,
+    minus_half,
     powers_of,
-    reciprocal_sums,
-    reciprocals,
+    relative_scores,
+    tanh_minus_one,
 )
 from regard.attention.scores.prepare import PreparedAdditive
 from regard.loops.availability import differentiated, transformed
 
-HIGHEST = 2.0**124  # with keys in reach r is below 2^-63 from this e^(2a) on
+HIGHEST = 2.0**124  # with keys in reach u is above -2^-62 from this e^(2a) on
 # Numbers of keys up to which tanh is as fast, with gradients and without: the calls take the time.
 FEW = {True: 1 << 16, False: 1 << 12}
 
 
 @dataclass(frozen=True)
 class StepAdditive(PreparedAdditive):
-    """An additive score for single queries. Its keys are e^(2 W_k k), or W_k k where there are no factors."""
+    """An additive score for single queries. Its keys are e^(2 W_k k), or W_k k where there is no `start`."""
 
-    factors: Tensor | None = None  # of r: -2 w
+    start: Tensor | None = None  # `minus_half`
 
     def key_features(self, key: Tensor) -> Tensor:
         """W_k k."""
-        return key if self.factors is None else key.log() / 2
+        return key if self.start is None else key.log() / 2
 
     def __call__(self, query: Tensor, key: Tensor, /) -> Tensor:
         return self.score.combine(self.query_features(query), self.key_features(key))
@@ -73,7 +74,7 @@ def prepare_steps(
     trains = torch.is_grad_enabled() and (key.requires_grad or _has_gradients(score.score))
     if key.numel() <= FEW[trains]:
         return StepAdditive(score.score), key
-    return StepAdditive(score.score, factors=-2 * score.weight), powers_of(key)
+    return StepAdditive(score.score, start=minus_half(key)), powers_of(key)
 
 
 def _has_gradients(score: Additive) -> bool:
@@ -89,12 +90,14 @@ def attend_step(
     mask: Bool[Tensor, "batch 1 keys"] | None = None,
 ) -> Float[Tensor, "batch 1 d_value"]:
     """`regard.attend` for one query of each batch entry, with a score and keys of `prepare_steps`."""
-    if score.factors is None:
+    if score.start is None:
         hidden = (score.query_features(query) + key).tanh_()
         scores = torch.matmul(hidden, score.weight).unsqueeze(1)
     else:
-        twice_a = _twice_query_features(score.score, query, score.factors)
-        scores = _scores(twice_a, key, score.factors)
+        weight = score.weight
+        scores = _scores(
+            _twice_query_features(score.score, query, weight), key, weight, score.start
+        )
     if mask is not None:
         scores = torch.where(mask, scores, -torch.inf)
     return torch.bmm(torch.softmax(scores, -1), value)
@@ -107,33 +110,33 @@ def _twice_query_features(score: Additive, query: Tensor, blank: Tensor) -> Tens
     return features.unsqueeze(1)
 
 
-def _scores(twice_a: Tensor, powers: Tensor, w: Tensor) -> Tensor:
+def _scores(twice_a: Tensor, powers: Tensor, w: Tensor, start: Tensor) -> Tensor:
     """The scores but for what all keys have in common, which a softmax does not see, (batch, 1, keys)."""
     if torch.is_grad_enabled() and (
         twice_a.requires_grad or powers.requires_grad or w.requires_grad
     ):
-        scores: Tensor = _Scores.apply(twice_a, powers, w)  # type: ignore[no-untyped-call]
+        scores: Tensor = _Scores.apply(twice_a, powers, w, start)  # type: ignore[no-untyped-call]
         return scores
-    return reciprocal_sums(twice_a.exp_(), powers, w)
+    return relative_scores(twice_a.exp_(), powers, w, start)
 
 
 class _Scores(torch.autograd.Function):
-    """s = sum of w r; with A = e^(2a), C = e^(2c):  ds/d2a = -w r (1 - r),  ds/dC = -w A r^2,  ds/dw = r."""
+    """s = sum of w u; with A = e^(2a), C = e^(2c):  ds/d2a = -w (u + u^2 / 2),  ds/dC = w A u^2 / 2,  ds/dw = u."""
 
     @staticmethod
-    def forward(ctx: Any, twice_a: Tensor, powers: Tensor, w: Tensor) -> Tensor:
+    def forward(ctx: Any, twice_a: Tensor, powers: Tensor, w: Tensor, start: Tensor) -> Tensor:
         powers_of_a = twice_a.exp()
-        r = reciprocals(powers_of_a, powers)
-        ctx.save_for_backward(r, powers_of_a, w)
-        return torch.matmul(r, w).unsqueeze(1)
+        u = tanh_minus_one(powers_of_a, powers, start)
+        ctx.save_for_backward(u, powers_of_a, w)
+        return torch.matmul(u, w).unsqueeze(1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> Any:
-        r, powers_of_a, w = ctx.saved_tensors
-        squares, minus_w = r * r, -w
-        for_a = torch.baddbmm(upstream @ r, upstream, squares, alpha=-1).mul_(minus_w)
-        for_w = torch.mv(r.flatten(0, -2).mT, upstream.flatten())
-        # Where A is infinite r is 0, and 0 times infinity is no number.
-        factor = powers_of_a.clamp(max=HIGHEST).mul_(minus_w)
-        return for_a, squares.mul_(upstream.mT).mul_(factor), for_w
+        u, powers_of_a, w = ctx.saved_tensors
+        squares, half_w = u * u, w / 2
+        for_a = torch.baddbmm(upstream @ u, upstream, squares, beta=-2, alpha=-1).mul_(half_w)
+        for_w = torch.mv(u.flatten(0, -2).mT, upstream.flatten())
+        # Where A is infinite u is 0, and 0 times infinity is no number.
+        factor = powers_of_a.clamp(max=HIGHEST).mul_(half_w)
+        return for_a, squares.mul_(upstream.mT).mul_(factor), for_w, None
