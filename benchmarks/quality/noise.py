@@ -24,8 +24,9 @@ from _measure import write
 from _training import progress, settings, train_to
 
 from regard.translation.settings.data import NoiseSettings
+from regard.translation.text.letters import in_title_case
 from regard.translation.training.data import read_split
-from regard.translation.training.noise import capitalised, emphasised
+from regard.translation.training.noise import emphasised
 from regard.translation.translator import Translator
 
 CONFIGURATION = "tatoeba-es-en-tiny"
@@ -52,7 +53,7 @@ def measured(run: Path) -> dict[str, Any]:
     lines = Random(robustness.SEED).sample(pairs, 500)
     random = Random(robustness.SEED)
     more = {
-        "Title Case": [pair._replace(source=capitalised(pair.source)) for pair in lines],
+        "Title Case": [pair._replace(source=in_title_case(pair.source)) for pair in lines],
         "one WORD in capitals": [
             pair._replace(source=emphasised(pair.source, random)) for pair in lines
         ],

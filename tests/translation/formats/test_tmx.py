@@ -7,7 +7,7 @@ import gzip
 import pytest
 
 from regard.errors import ConfigurationError, DataError
-from regard.translation.formats import xml
+from regard.translation.formats import tmx
 from regard.translation.formats.tmx import LinkedUnit, Tmx, is_tmx, tmx_lines
 
 pytest.importorskip("lxml")
@@ -139,11 +139,11 @@ def test_what_is_broken_or_hostile_is_refused_with_its_line(tmp_path, text, obje
 
 
 def test_units_that_were_read_are_not_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(xml, "LARGEST_ELEMENT", 2**18)
+    monkeypatch.setattr(tmx, "LARGEST_ELEMENT", 2**18)
     path = tmp_path / "many.tmx"
     path.write_text(HEADER + unit("a b", "c d") * 10_000 + END)
     kept = 0
-    for _, element in xml.elements(path, "tu"):
+    for _, element in tmx.elements(path, "tu"):
         kept = max(kept, len(element.getparent()))
     assert kept < 1000
 
@@ -155,7 +155,7 @@ def test_what_is_written_is_read_again_with_its_links(tmp_path):
     path = tmp_path / "a.tmx"
     path.write_text("\n".join(lines))
     assert list(Tmx(path).rows()) == [(texts[0], "c d")]
-    ((_, _element),) = xml.elements(path, "tu")
+    ((_, _element),) = tmx.elements(path, "tu")
     assert "".join(lines).count("<prop") == 3
 
 

@@ -10,14 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.translation.text.letters import in_small_letters, without_accents
+from regard.translation.text.letters import in_small_letters, in_title_case, without_accents
 from regard.translation.text.normalisation import normalise
-from regard.translation.training.noise import (
-    capitalised,
-    emphasised,
-    mistyped,
-    without_marks,
-)
+from regard.translation.training.noise import emphasised, mistyped, without_marks
 
 texts = st.text(max_size=30).map(normalise)
 seeds = st.integers(0, 2**32)
@@ -89,11 +84,11 @@ def test_capitals_change_nothing_but_case(text, seed):
     emphasised_text = emphasised(text, Random(seed))
     assert emphasised_text.upper() == text.upper()
     assert sum(a != b for a, b in zip(text.split(), emphasised_text.split(), strict=True)) <= 1
-    assert capitalised(text).upper() == text.upper()
+    assert in_title_case(text).upper() == text.upper()
 
 
 def test_every_word_gets_a_capital_and_no_letter_after_an_apostrophe():
-    assert capitalised("¿dónde está l'été, o'neill?") == "¿Dónde Está L'été, O'neill?"
+    assert in_title_case("¿dónde está l'été, o'neill?") == "¿Dónde Está L'été, O'neill?"
 
 
 @pytest.mark.parametrize(

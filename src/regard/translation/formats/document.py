@@ -3,22 +3,15 @@
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from itertools import chain, islice
+from typing import Any, BinaryIO, Protocol
 
 from regard.errors import ConfigurationError, DataError
 from regard.translation.text.corpora import decoded_lines, raw_lines
+from regard.translation.text.replacements import Replacement, replaced
 
 # Files of a format are held in memory as a whole.
 LARGEST = 64 * 2**20  # bytes
-
-
-class Replacement(NamedTuple):
-    """The characters from `start` to `stop` of a document become `text`."""
-
-    start: int
-    stop: int
-    text: str
 
 
 class Passage(Protocol):
@@ -62,12 +55,12 @@ class Document:
 
     def translated(self, translations: Sequence[str]) -> str:
         """The file with one translation for each of `texts`."""
-        supply, pieces, end = iter(translations), list[str](), 0
-        for passage in self.passages:
-            for change in passage.replacements(list(islice(supply, len(passage.texts)))):
-                pieces += self.text[end : change.start], change.text
-                end = change.stop
-        return "".join(pieces) + self.text[end:]
+        supply = iter(translations)
+        changes = (
+            passage.replacements(list(islice(supply, len(passage.texts))))
+            for passage in self.passages
+        )
+        return replaced(self.text, chain.from_iterable(changes))
 
 
 def decode(file: BinaryIO, name: str) -> str:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from regard.translation.formats.document import Document, Replacement, library
+from regard.translation.formats.document import Document, library
 from regard.translation.formats.markup import Markup, Piece, Role, bare, tidied
+from regard.translation.text.replacements import Replacement
 
 _FRONT_MATTER = re.compile(
     r"\A\ufeff?---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*\r?$", re.DOTALL | re.MULTILINE

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from regard.errors import DataError
-from regard.translation.formats.document import Document, Replacement, library, refuse
+from regard.translation.formats.document import Document, library, refuse
+from regard.translation.text.replacements import Replacement
 
 # polib ends a line at these too; gettext does not.
 _SEPARATORS = dict.fromkeys(map(ord, "\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")

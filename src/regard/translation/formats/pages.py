@@ -13,8 +13,9 @@ from html.parser import HTMLParser
 from itertools import islice, pairwise
 from typing import Literal, NamedTuple
 
-from regard.translation.formats.document import Document, Replacement, refuse
+from regard.translation.formats.document import Document, refuse
 from regard.translation.formats.markup import Markup, Piece, Role, bare, spaces_apart, tidied
+from regard.translation.text.replacements import Replacement
 
 # Elements within a sentence. All others divide the text.
 _WITHIN = set(

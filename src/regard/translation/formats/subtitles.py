@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate, islice, pairwise
 
-from regard.translation.formats.document import Document, Passage, Replacement, library, refuse
+from regard.translation.formats.document import Document, Passage, library, refuse
 from regard.translation.formats.markup import Markup, Piece, Role, bare, tidied
+from regard.translation.text.batches import grouped
+from regard.translation.text.replacements import Replacement
 
 _ARROW = "-->"
 # Tags (<i>, <v Ana>, <00:01.000>), and the settings that players read in braces ({\an8}).
@@ -259,17 +261,12 @@ def _cut(text: str, start: int, stop: int, pattern: re.Pattern[str]) -> Iterator
 
 def _sentences(captions: Sequence[Caption], escaped: bool) -> Iterator[Passage]:
     """Captions joined where a sentence continues in the next one."""
-    sentence: list[Caption] = []
-    length = 0
-    for caption in captions:
-        size = sum(map(len, caption.lines))
-        if sentence and (not sentence[-1].continues(caption) or length + size > _LONGEST):
-            yield Sentence(tuple(sentence), escaped)
-            sentence, length = [], 0
-        sentence.append(caption)
-        length += size
-    if sentence:
-        yield Sentence(tuple(sentence), escaped)
+
+    def fits(sentence: list[Caption], caption: Caption) -> bool:
+        length = sum(len(line) for each in (*sentence, caption) for line in each.lines)
+        return sentence[-1].continues(caption) and length <= _LONGEST
+
+    return (Sentence(tuple(sentence), escaped) for sentence in grouped(captions, fits))
 
 
 SRT, VTT = partial(read, kind="srt"), partial(read, kind="vtt")

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from regard.translation.formats.document import Document, Replacement, refuse
+from regard.translation.formats.document import Document, refuse
+from regard.translation.text.replacements import Replacement
 
 
 @dataclass(frozen=True)

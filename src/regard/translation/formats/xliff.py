@@ -11,8 +11,9 @@ from typing import Any
 from xml.parsers import expat
 from xml.sax.saxutils import escape
 
-from regard.translation.formats.document import Document, Replacement, refuse
+from regard.translation.formats.document import Document, refuse
 from regard.translation.formats.markup import Markup, Piece, spaces_apart, tidied
+from regard.translation.text.replacements import Replacement
 
 _DEEPEST = 256
 # Elements in a source whose content is text of the sentence; that of others is code of the format it came from.

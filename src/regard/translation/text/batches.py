@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +14,8 @@ from torch import Tensor
 
 from regard.translation.text.subwords import Ragged
 from regard.translation.text.tokenizer import BOS, EOS, PAD
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -86,13 +89,13 @@ def plan(
     return [batches[i] for i in random.permutation(len(batches))]
 
 
-def grouped(rows: Iterable[int], fits: Callable[[list[int], int], bool]) -> Iterator[list[int]]:
+def grouped(rows: Iterable[T], fits: Callable[[list[T], T], bool]) -> Iterator[list[T]]:
     """Rows in their order, as many together as fit; one that does not fit with any is a group of its own.
 
     >>> list(grouped([3, 4, 9, 5], lambda group, row: sum(group) + row <= 7))
     [[3, 4], [9], [5]]
     """
-    group: list[int] = []
+    group: list[T] = []
     for row in rows:
         if group and not fits(group, row):
             yield group

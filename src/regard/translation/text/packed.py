@@ -46,7 +46,7 @@ class _Stream(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while True:
+        while self._decompressor is not None:
             data, self._rest = self._rest, b""
             if not data and self._decompressor.needs_input:
                 data = self._file.read(_READ)
@@ -55,13 +55,12 @@ class _Stream(io.RawIOBase):
             unpacked = self._decompressor.decompress(data, len(buffer))
             if self._decompressor.eof:
                 self._rest = self._decompressor.unused_data or self._file.read(_READ)
-                if not self._rest.strip(b"\0"):  # padding of xz
-                    self._decompressor = _Ended()
-                else:
-                    self._decompressor = self._start()
-            if unpacked or isinstance(self._decompressor, _Ended):
+                # Zeros are padding of xz.
+                self._decompressor = self._start() if self._rest.strip(b"\0") else None
+            if unpacked:
                 buffer[: len(unpacked)] = unpacked
                 return len(unpacked)
+        return 0
 
 
 class _Gzip:
@@ -84,15 +83,6 @@ class _Gzip:
         result = self._zlib.decompress(self._zlib.unconsumed_tail + data, length)
         self.needs_input = not self._zlib.unconsumed_tail
         return result
-
-
-class _Ended:
-    """The end of the last stream."""
-
-    needs_input, eof, unused_data = False, False, b""
-
-    def decompress(self, data: bytes, length: int) -> bytes:
-        return b""
 
 
 def _zstd() -> Any:

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 _WORD = re.compile(r"\S+")
@@ -16,7 +16,7 @@ class Replacement(NamedTuple):
     text: str
 
 
-def replaced(text: str, changes: Sequence[Replacement]) -> str:
+def replaced(text: str, changes: Iterable[Replacement]) -> str:
     """The text after replacements, which are in their order and do not overlap.
 
     >>> replaced("Tom runs.", [Replacement(0, 3, "Ana Paz")])

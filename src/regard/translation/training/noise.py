@@ -7,10 +7,9 @@ from random import Random
 from regard.translation.settings.data import NoiseSettings
 from regard.translation.text.corpora import Pair, by_people
 from regard.translation.text.exchange import Exchange
-from regard.translation.text.letters import without_accents
+from regard.translation.text.letters import in_title_case, without_accents
 
 _OPENING, _FINAL = "¿¡", ".?!…。？！؟۔।"
-_FIRST_LETTER = re.compile(r"(?<![\w'’])[^\W\d_]")
 _LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 
@@ -24,15 +23,6 @@ def without_marks(text: str, *, opening: bool = False, final: bool = True) -> st
     bare = text.lstrip(_OPENING) if opening else text
     bare = bare.rstrip(_FINAL) if final else bare
     return bare.strip() or text
-
-
-def capitalised(text: str) -> str:
-    """Every word with a capital.
-
-    >>> capitalised("el gato está aquí")
-    'El Gato Está Aquí'
-    """
-    return _FIRST_LETTER.sub(lambda letter: letter[0].upper(), text)
 
 
 def emphasised(text: str, random: Random) -> str:
@@ -105,7 +95,7 @@ class Noise:
         if chance() < settings.capitals:
             source = emphasised(source, random)
         if chance() < settings.title:
-            source = capitalised(source)
+            source = in_title_case(source)
         if chance() < settings.lower:
             source = source.lower()
         if chance() < settings.marks:
