@@ -53,8 +53,8 @@ from sacrebleu.metrics.chrf import CHRF
 
 from regard.translation import lines
 from regard.translation.calibration import chrf
+from regard.translation.lines import terms_of
 from regard.translation.reading import carrying
-from regard.translation.reading.terms import terms_of
 from regard.translation.sentence_search import word_links
 from regard.translation.text.corpora import Tsv, read_aligned
 from regard.translation.text.glossary import Glossary, Term

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
@@ -12,13 +12,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.translation.aligning.agreement import agreeing
-from regard.translation.aligning.aligner import Aligned, Aligner
+from regard.translation.aligning.aligner import Aligned, Aligner, links_of, weights_of
+from regard.translation.aligning.selection import matrix_choices
+from regard.translation.aligning.word_attention import WordPair, word_attentions
 from regard.translation.evaluation.alignment import (
     Link,
     argmax_links,
     flipped,
     grow_diagonal,
+    measure_alignment,
     threshold_links,
 )
 from regard.translation.linking.learning import THRESHOLD, Posteriors, Progress, WordPairs, learn
@@ -32,6 +34,7 @@ _MEANS, _SHARES = (0.0, 0.35, THRESHOLD, 1.0), (0.0, 0.24, THRESHOLD, 0.98)
 _LIKELIER = 0.5
 # The pairs by which heads of a translator are compared, and those that it reads at once.
 _TRIAL, _CHUNK = 200, 256
+_THRESHOLDS = (0.2, 0.3, 0.4)
 Method = Literal["threshold", "grow-diagonal"]
 Matrix = Float[Tensor, "target source"]
 
@@ -65,7 +68,7 @@ class AdaptedText:
             [(pair.source, pair.target) for pair in trial],
             [pair.links for pair in trial],
         )
-        aligner, agreement = agreeing(model, tokenizers, words, links) or (None, 0.0)
+        aligner, agreement = _agreeing(model, tokenizers, words, links) or (None, 0.0)
         return replace(self, aligner=aligner, share=agreement / 2)
 
     def aligned(
@@ -113,6 +116,34 @@ class AdaptedText:
             return {}
         read = self.aligner.align([self.pairs[number] for number in numbers])
         return {n: pair.weights for n, pair in zip(numbers, read, strict=True) if not pair.unread}
+
+
+def _agreeing(
+    model: TranslationModel,
+    tokenizers: Tokenizers,
+    pairs: Sequence[WordPair],
+    links: Sequence[Set[Link]],
+) -> tuple[Aligner, float] | None:
+    """The aligner whose links have the greatest F1 with these, and this F1, from 0 to 1; None without a full pair.
+
+    Its attention is balanced, and read with a threshold.
+
+    Raises:
+        ConfigurationError: the model has no attention to the source.
+    """
+    readings = word_attentions(model, tokenizers, pairs)
+    full = next((reading for reading in readings if reading.written), None)
+    if full is None:
+        return None
+    trials = []
+    for plain in matrix_choices(full, (True,)):
+        matrices = [weights_of(reading, plain) for reading in readings]
+        for threshold in _THRESHOLDS:
+            choice = replace(plain, method="threshold", threshold=threshold)
+            theirs = [links_of(weights, choice) for weights in matrices]
+            trials.append((measure_alignment(theirs, links).f1, choice))
+    f1, choice = max(trials, key=lambda trial: trial[0])
+    return Aligner(model, tokenizers, choice), f1 / 100
 
 
 def calibrated(mean: Matrix) -> Matrix:
