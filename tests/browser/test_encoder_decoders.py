@@ -6,14 +6,14 @@ import pytest
 from tests.browser.conftest import explored
 from tests.explorer.languages import encoder_decoder
 
-from regard.explorer import targets
+from regard.explorer import prompting
 from regard.explorer.prompt_runs import read
 from regard.explorer.server import Explorer, Models
 
 
 @pytest.mark.parametrize("width", [360, 1280])
 def test_a_target_is_written_typed_and_stepped(open_page, monkeypatch, width):
-    monkeypatch.setattr(targets, "LONGEST", 6)
+    monkeypatch.setattr(prompting, "LONGEST", 6)
     bart = encoder_decoder("Bart")
     with explored(Explorer(Models({}), languages=[bart])) as address:
         recorded = open_page(address, width=width)

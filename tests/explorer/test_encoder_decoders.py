@@ -9,7 +9,7 @@ from tests.explorer.bundles import Bundle
 from tests.explorer.languages import EndedBytes, encoder_decoder, language, transformers
 
 from regard.cli.commands.explore import _language
-from regard.explorer import notebook, targets
+from regard.explorer import notebook, prompting
 from regard.explorer.server import Explorer, Models, application
 from regard.watching import watch
 from regard.watching.spelling import spelled
@@ -26,7 +26,7 @@ CROSS = "decoder.1.cross"
 def short():
     """Targets of at most six tokens."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(targets, "LONGEST", 6)
+        patch.setattr(prompting, "LONGEST", 6)
         yield
 
 
@@ -200,10 +200,10 @@ def test_the_end_that_a_tokenizer_does_not_write_is_left_to_the_model(models):
             return {"input_ids": ids}
 
     for family in models.values():
-        assert targets.forced(family.model, EndedBytes(), TARGET) == READ
-        assert targets.forced(family.model, Endless(), TARGET) == READ
+        assert prompting.forced(family.model, EndedBytes(), TARGET) == READ
+        assert prompting.forced(family.model, Endless(), TARGET) == READ
     shifted = [0, *(byte + 1 for byte in TARGET.encode())]
-    assert targets.forced(models["Marian"].model, OwnTarget(), TARGET) == shifted
+    assert prompting.forced(models["Marian"].model, OwnTarget(), TARGET) == shifted
 
 
 def test_first_prompts_are_those_that_a_model_ran_on(models):

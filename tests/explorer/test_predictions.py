@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.explorer.predictions import Predictions
+from regard.explorer.prompt_runs import Predictions
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e6, -1e6])

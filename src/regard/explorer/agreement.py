@@ -64,7 +64,6 @@ def agreement(
         look: ([heads,] queries, keys).
         keys: the tokens of each word of the keys.
         queries: the tokens of each word of the queries.
-        links: the gold links.
         later: by how many queries the rows are shifted.
     """
     first_query, end = links.queries or (0, len(queries))

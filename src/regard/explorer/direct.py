@@ -144,7 +144,6 @@ def direct(model: nn.Module, run: Callable[[], Any], attentions: Seen) -> Direct
     """Run the model again and find the summands of its stream; or the reason why there are none.
 
     Args:
-        model: a language model.
         run: runs it on one prompt, under the edits that count.
         attentions: a watch of such a run, for the names of its attentions.
     """

@@ -48,7 +48,6 @@ def display(scene: Scene, frame: bool = False, language: LanguageModel | None = 
     """An object that a notebook displays as the explorer of a scene.
 
     Args:
-        scene: what is shown.
         frame: show a frame in any case.
         language: a model that the widget can run; it then shows the prompt of this model.
     """

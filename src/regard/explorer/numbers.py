@@ -57,8 +57,7 @@ def traced(model: nn.Module) -> Iterator[Trace]:
 
     with ExitStack() as stack:
         for path, module in model.named_modules():
-            handle = module.register_forward_hook(hook(path))
-            stack.callback(handle.remove)
+            stack.callback(module.register_forward_hook(hook(path)).remove)
         yield trace
 
 

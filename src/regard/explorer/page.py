@@ -20,17 +20,19 @@ _PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-{policy}<meta name="viewport" content="width=device-width, initial-scale=1">
+{meta}<meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <link rel="icon" href="data:,">
 <title>{title}</title>
 {head}</head>
 <body>
-<div id="regard-explorer"{models}></div>
-<noscript><p>This page draws its pictures with a script, which your browser does not run.</p></noscript>
 {body}</body>
 </html>
 """
+_EXPLORER = """<div id="regard-explorer"{data}></div>
+<noscript><p>This page draws its pictures with a script, which your browser does not run.</p></noscript>
+"""
+_STYLE = '<link rel="stylesheet" href="explorer.css">\n'
 # The style of the page around the explorer.
 AROUND = "html{background:#fcfcfa}body{margin:0}@media(prefers-color-scheme:dark){html{background:#12161c}}"
 
@@ -61,11 +63,11 @@ def standalone(bundle: bytes, title: str) -> str:
     )
     data = base64.b64encode(bundle).decode("ascii")
     return _PAGE.format(
-        policy=f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n',
+        meta=f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n',
         title=html.escape(title.encode("utf-8", "replace").decode()),  # a lone surrogate is "?"
         head=f"<style>{style}</style>\n",
-        models="",
-        body=f'<script type="application/octet-stream" id="regard-bundle">{data}</script>\n'
+        body=_EXPLORER.format(data="")
+        + f'<script type="application/octet-stream" id="regard-bundle">{data}</script>\n'
         f'<script type="module">{script}</script>\n',
     )
 
@@ -82,17 +84,22 @@ def served(
     `trains` says that a model may get checkpoints while the page is open; `pairs`, that it has gold links;
     `languages` are the names of models that read prompts.
     """
-    return _PAGE.format(
-        policy="",
-        title="Regard",
-        head='<link rel="stylesheet" href="explorer.css">\n',
-        models=f' data-models="{html.escape(json.dumps(list(models)))}"'
+    data = (
+        f' data-models="{html.escape(json.dumps(list(models)))}"'
         + ' data-scene="api/scene"' * scene
         + ' data-trains="yes"' * trains
         + ' data-pairs="yes"' * pairs
-        + f' data-languages="{html.escape(json.dumps(list(languages)))}"' * bool(languages),
-        body='<script type="module" src="explorer.js"></script>\n',
+        + f' data-languages="{html.escape(json.dumps(list(languages)))}"' * bool(languages)
     )
+    body = _EXPLORER.format(data=data) + '<script type="module" src="explorer.js"></script>\n'
+    return _PAGE.format(meta="", title="Regard", head=_STYLE, body=body)
+
+
+def opening(text: str) -> str:
+    """The page of a server that still opens its models. It loads itself anew each second."""
+    meta = '<meta http-equiv="refresh" content="1">\n'
+    body = f'<main id="regard-opening" class="regard-explorer" role="status">\n<p>{html.escape(text)}</p>\n</main>\n'
+    return _PAGE.format(meta=meta, title="Regard: opening", head=_STYLE, body=body)
 
 
 def built_file(name: str) -> str:

@@ -1,24 +1,30 @@
-"""A language model that reads prompts: its tokenizer and its inputs."""
+"""A language model that reads prompts: its tokenizer, its inputs, and the targets of an encoder-decoder."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from regard.errors import RegardError
-from regard.explorer import targets
-from regard.explorer.targets import Task
 from regard.watching.inputs import ModelInputs
 from regard.watching.spelling import decoded, encoded
+
+LONGEST = 200  # tokens that a model writes
 
 
 class PromptError(RegardError):
     """A prompt that the model cannot read."""
+
+
+class Task(Protocol):
+    """Notes how far a computation is; it raises once nobody waits for it."""
+
+    def __call__(self, doing: str = "", done: int = 0, of: int = 0) -> None: ...
 
 
 def no_task(doing: str = "", done: int = 0, of: int = 0) -> None:
@@ -48,7 +54,7 @@ class LanguageModel:
     @property
     def has_source(self) -> bool:
         """Whether the model is an encoder-decoder."""
-        return targets.has_source(self.model)
+        return has_source(self.model)
 
     @property
     def has_template(self) -> bool:
@@ -87,8 +93,8 @@ class LanguageModel:
     def target(self, source: Sequence[int], text: str, task: Task = no_task) -> list[int]:
         """The tokens that the decoder reads: those of a text; without one, of what the model writes."""
         if text:
-            return targets.forced(self.model, self.tokenizer, text)
-        return targets.greedy(self.model, self._tensor(source), task)
+            return forced(self.model, self.tokenizer, text)
+        return greedy(self.model, self._tensor(source), task)
 
     def text(self, ids: Sequence[int]) -> str:
         """The text of tokens; of an encoder-decoder without the special tokens that encoding adds."""
@@ -129,17 +135,15 @@ def layers_told(model: nn.Module, task: Task) -> Iterator[None]:
         task("running the model", done, len(layers))
         done += 1
 
-    handles = [layer.register_forward_pre_hook(tell) for layer in layers]
-    try:
+    with ExitStack() as stack:
+        for layer in layers:
+            stack.callback(layer.register_forward_pre_hook(tell).remove)
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def objection(model: nn.Module, inputs: Any, tokenizer: Any) -> str | None:
     """Why no prompt can be typed for a model with these inputs, or None."""
-    if targets.has_source(model) and not callable(getattr(model, "generate", None)):
+    if has_source(model) and not callable(getattr(model, "generate", None)):
         return f"the {type(model).__name__} writes no tokens: pass a model with an output layer"
     if tokenizer is None:
         return "there is no tokenizer"
@@ -166,3 +170,67 @@ def start_of(inputs: Any, side: str = "input_ids") -> list[int] | None:
     if not isinstance(inputs, Tensor) or inputs.is_floating_point() or inputs.ndim != 2:
         return None
     return inputs[0].tolist() if len(inputs) == 1 and inputs.shape[1] else None
+
+
+def has_source(model: nn.Module) -> bool:
+    """Whether a model reads a source and writes a target."""
+    return bool(getattr(getattr(model, "config", None), "is_encoder_decoder", False))
+
+
+@torch.no_grad()
+def greedy(model: Any, source: Tensor, task: Task) -> list[int]:
+    """The tokens that the decoder reads while it writes the likeliest token at each step.
+
+    Args:
+        source: (1, length), ids.
+        task: called at each step.
+    """
+    limit = min(LONGEST, getattr(model.config, "max_position_embeddings", None) or LONGEST)
+    ids: list[int] = model.generate(
+        source,
+        attention_mask=torch.ones_like(source),
+        max_new_tokens=limit - 1,
+        do_sample=False,
+        num_beams=1,
+        streamer=_Steps(task, limit),
+    )[0].tolist()
+    return ids[:-1] if len(ids) > 1 and ids[-1] in _ends(model) else ids
+
+
+def forced(model: Any, tokenizer: Any, text: str) -> list[int]:
+    """The tokens that the decoder reads while it writes a text, up to the end."""
+    labels, words = (_labels(tokenizer, text, special) for special in (True, False))
+    if labels[-1:] == words[-1:]:  # the tokenizer writes no end
+        labels = [*labels, *_ends(model)[:1]]
+    shifted = getattr(model, "prepare_decoder_input_ids_from_labels", None)
+    if shifted is not None:
+        return [int(token) for token in shifted(torch.tensor([labels]))[0]]
+    return [model.generation_config.decoder_start_token_id, *labels[:-1]]
+
+
+def _labels(tokenizer: Any, text: str, special: bool) -> list[int]:
+    """The ids of a target, which some tokenizers write with a vocabulary of its own."""
+    try:
+        return list(tokenizer(text_target=text, add_special_tokens=special)["input_ids"])
+    except TypeError:  # one of another project
+        return encoded(tokenizer, text, special)
+
+
+def _ends(model: Any) -> Sequence[int]:
+    """The tokens that end a target."""
+    ends = model.generation_config.eos_token_id
+    return ends if isinstance(ends, list) else [] if ends is None else [ends]
+
+
+class _Steps:
+    """A streamer of transformers that tells a task each step."""
+
+    def __init__(self, task: Task, limit: int) -> None:
+        self._task, self._limit, self._done = task, limit, 0
+
+    def put(self, _: Tensor) -> None:
+        self._task("writing the target", self._done, self._limit)
+        self._done += 1
+
+    def end(self) -> None:
+        """Nothing is kept."""

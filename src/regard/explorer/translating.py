@@ -43,8 +43,6 @@ def explore(
     """Translate a sentence, and look at all attentions while the model writes that translation.
 
     Args:
-        translator: the model.
-        text: one sentence.
         prefix: the beginning of the translation; "" for any.
         model: the name to show.
         edits: of attentions, as `regard.change` takes them.

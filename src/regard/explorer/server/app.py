@@ -1,26 +1,25 @@
 """The routes of the server."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from math import prod
 from typing import Any
 
-import numpy as np
 import torch
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from torch import Tensor
 
 from regard.attention.shapes import ShapeError
 from regard.errors import memory_named
 from regard.explorer import page, scenes, translating
-from regard.explorer.contract import DEEP, Attention, Scene, pack
+from regard.explorer.contract import DEEP, Scene, pack
 from regard.explorer.prompting import LanguageModel
-from regard.explorer.server.edits import PATH, edits_of, reduction
+from regard.explorer.server.answers import BINARY, HEAD, Answers, Options, floats
+from regard.explorer.server.edits import edits_of, reduction
 from regard.explorer.server.models import Models
 from regard.explorer.server.opening import Opened, Opening
 from regard.explorer.server.prompts import Prompts
@@ -30,18 +29,16 @@ from regard.serving import fields, listening
 from regard.serving.errors import HANDLERS, Refused
 from regard.serving.guard import Guard
 from regard.serving.stopping import stoppable
-from regard.serving.work import Work
+from regard.serving.work import Task, Work
 from regard.translation.evaluation.alignment import Link, parse_links
 from regard.translation.evaluation.gold import Gold
 
 TEXT = 4000  # characters of a sentence
 TERMS, GLOSSARY = 1000, 20_000  # of a glossary, and its characters
 LINES = 8  # sentences of a request that asks for translations alone
-BINARY = "application/octet-stream"
-HEAD = ("run", "attention", "head")  # fields that name a head of a run
 
 
-class Explorer:
+class Explorer(Answers):
     """The state of one server, and its answers."""
 
     def __init__(
@@ -56,7 +53,7 @@ class Explorer:
 
         What `opening` opens is added with `add`; until then the page says what it waits for.
         """
-        self.models, self.runs, self.work = models, Runs(), Work()
+        super().__init__(models, Runs(), Work())
         self.scene, self.gold, self.opening = scene, gold, opening
         self.prompts = Prompts(languages, self.models, self.runs, self.work)
 
@@ -83,11 +80,11 @@ class Explorer:
             raise Refused(404, "this server was started with models alone")
         scene = self.scene
 
-        def call(check: Callable[[], None]) -> bytes:
+        def call(check: Task) -> bytes:
             with memory_named(f"while drawing {scene.title}", "the number of its heads or tokens"):
                 return pack(scene, self.runs.add(Run(scene)))
 
-        return await self._binary(request, call)
+        return await self.binary(request, call)
 
     async def script(self, request: Request) -> Response:
         return Response(page.built_file("explorer.js"), media_type="text/javascript")
@@ -110,7 +107,7 @@ class Explorer:
         prefix = fields.text(options, "prefix", TEXT, "")
         links, _ = parse_links(fields.text(options, "links", TEXT, ""))
 
-        def call(check: Callable[[], None]) -> bytes:
+        def call(check: Task) -> bytes:
             exact = self.models.exact(model)
             scene, translation = translating.explore(
                 self.models.open(exact), text, prefix, exact, check=check
@@ -120,7 +117,7 @@ class Explorer:
                 scene = _linked(scene, links)
             return pack(scene, self.runs.add(Run(scene, exact, translation)))
 
-        return await self._binary(request, call)
+        return await self.binary(request, call)
 
     async def printed(self, request: Request) -> Response:
         """The translation of a line as `regard translate` prints it, with the terms of a glossary."""
@@ -128,12 +125,12 @@ class Explorer:
         model, text = fields.text(options, "model", 200), fields.text(options, "text", TEXT)
         glossary = fields.glossary(options, "glossary", TERMS, GLOSSARY)
 
-        def call(check: Callable[[], None]) -> dict[str, Any]:
+        def call(check: Task) -> dict[str, Any]:
             translator = self.models.open(self.models.exact(model))
             with stoppable(translator, check):
                 return translating.printed(translator, text, glossary)
 
-        return JSONResponse(await self.work.run(request, call))
+        return await self.json(request, call)
 
     async def gold_pairs(self, request: Request) -> Response:
         """The sentences with gold links, and their translations."""
@@ -149,12 +146,12 @@ class Explorer:
             raise Refused(404, "this server was started without gold links")
         number = fields.integer(options, "pair", 0, len(gold) - 1)
 
-        def call(check: Callable[[], None]) -> bytes:
+        def call(check: Task) -> bytes:
             exact = self.models.exact(model)
             scene, translation = translating.of_gold(self.models.open(exact), gold, number, exact)
             return pack(scene, self.runs.add(Run(scene, exact, translation)))
 
-        return await self._binary(request, call)
+        return await self.binary(request, call)
 
     async def lines(self, request: Request) -> Response:
         """The translations of a few lines, without their attention."""
@@ -164,7 +161,7 @@ class Explorer:
             fields.texts(options, "lines", LINES, TEXT),
         )
 
-        def call(check: Callable[[], None]) -> list[str]:
+        def call(check: Task) -> dict[str, list[str]]:
             translator = self.models.open(self.models.exact(model))
             translations = []
             for line in lines:
@@ -173,14 +170,14 @@ class Explorer:
                     translation.text
                     for translation in translator.translate([line], whole_lines=True)
                 ]
-            return translations
+            return {"translations": translations}
 
-        return JSONResponse({"translations": await self.work.run(request, call)})
+        return await self.json(request, call)
 
     async def change(self, request: Request) -> Response:
         """Translate with edited attention, or with words exchanged (`text`), beside a run."""
         options = fields.parse(await request.body(), "run", "prefix", "edits", "text")
-        run = self._run(options)
+        run = self.run(options)
         if run.prompt is not None:
             return await self.prompts.change(request, run, run.prompt, options)
         if run.translation is None:
@@ -190,7 +187,7 @@ class Explorer:
         edits = edits_of(options.get("edits"))
         text = fields.text(options, "text", TEXT) if "text" in options else None
 
-        def call(check: Callable[[], None]) -> bytes:
+        def call(check: Task) -> bytes:
             translator = self.models.open(model)
             scene, translation = translating.retranslated(
                 translator, previous, edits, text, prefix, model, check
@@ -198,59 +195,59 @@ class Explorer:
             check()
             return pack(scene, self.runs.add(Run(scene, model, translation, edits)))
 
-        return await self._binary(request, call)
+        return await self.binary(request, call)
 
     async def file(self, request: Request) -> Response:
         """The standalone page of a run, to save."""
-        run = self._run(fields.query(request.query_params, "run"))
+        run = self.run(fields.query(request.query_params, "run"))
         if any(prod(one.shape) > DEEP for one in run.scene.attentions):
             raise Refused(
                 422, f"an attention of more than {DEEP:,} weights does not go into a file"
             )
-        return await self._binary(request, lambda check: page.render(run.scene).encode())
+        return await self.binary(request, lambda check: page.render(run.scene).encode())
 
     async def numbers(self, request: Request) -> Response:
         """The arithmetic of one query of one head, and its score with one key."""
         options = fields.query(request.query_params, *HEAD, "query", "key")
-        run, attention = self._run(options), self._attention(options)
+        run, attention = self.run(options), self.attention(options)
         heads, queries, keys = attention.shape
         head = fields.integer(options, "head", 0, heads - 1)
         query = fields.integer(options, "query", 0, queries - 1)
         key = fields.integer(options, "key", 0, keys - 1)
 
-        def call(check: Callable[[], None]) -> dict[str, Any]:
+        def call(check: Task) -> dict[str, Any]:
             return run.arithmetic(self.models).of(attention.name, head, query, key)
 
-        return JSONResponse(await self.work.run(request, call))
+        return await self.json(request, call)
 
     async def row(self, request: Request) -> Response:
         """The weights of one query, float32; NaN where a key may not be read."""
         options = fields.query(request.query_params, *HEAD, "query")
-        attention = self._attention(options)
+        attention = self.attention(options)
         heads, queries, _ = attention.shape
         head = fields.integer(options, "head", -1, heads - 1)
         query = fields.integer(options, "query", 0, queries - 1)
 
-        def call(check: Callable[[], None]) -> bytes:
+        def call(check: Task) -> bytes:
             with torch.no_grad():
                 look = attention.look
                 weights = look.weights(rows=[query]).reshape(heads, -1)
                 readable = look.readable(rows=[query])
             if readable is not None:
                 weights = weights.masked_fill(~readable.reshape(heads, -1), torch.nan)
-            return _floats(weights[head] if head >= 0 else weights.nanmean(0))
+            return floats(weights[head] if head >= 0 else weights.nanmean(0))
 
-        return await self._binary(request, call)
+        return await self.binary(request, call)
 
     async def received(self, request: Request) -> Response:
         """The mean of the weights of some queries, float32."""
         options = fields.query(request.query_params, *HEAD, "from", "to")
-        tiles, queries = self._tiles(options), self._attention(options).shape[1]
+        tiles, queries = self._tiles(options), self.attention(options).shape[1]
         start = fields.integer(options, "from", 0, queries - 1)
         stop = fields.integer(options, "to", start, queries - 1)
         rows = range(start, stop + 1)
-        return await self._binary(
-            request, lambda check: _floats(tiles.look.received(rows) / len(rows))
+        return await self.binary(
+            request, lambda check: floats(tiles.look.received(rows) / len(rows))
         )
 
     async def levels(self, request: Request) -> Response:
@@ -272,7 +269,7 @@ class Explorer:
             request, lambda check: tiles.tile(level, row, column, reduce)
         )
         return Response(
-            _floats(computed.numbers),
+            floats(computed.numbers),
             media_type=BINARY,
             headers={"X-Exact": str(int(computed.exact))},
         )
@@ -288,22 +285,11 @@ class Explorer:
         await self.work.run(request, lambda check: tiles.add(strip, reduce))
         return JSONResponse({"done": strip + 1, "of": len(tiles.strips)})
 
-    def _run(self, options: Mapping[str, Any]) -> Run:
-        return self.runs[fields.text(options, "run", 100)]
-
-    def _attention(self, options: Mapping[str, Any]) -> Attention:
-        return self._run(options).attention(fields.text(options, "attention", PATH))
-
-    def _tiles(self, options: Mapping[str, Any]) -> Tiles:
-        attention = self._attention(options)
+    def _tiles(self, options: Options) -> Tiles:
+        attention = self.attention(options)
         return self.runs.tiles(
             attention, fields.integer(options, "head", -1, attention.shape[0] - 1)
         )
-
-    async def _binary(
-        self, request: Request, call: Callable[[Callable[[], None]], bytes]
-    ) -> Response:
-        return Response(await self.work.run(request, call), media_type=BINARY)
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -313,6 +299,7 @@ class Explorer:
 
 def application(explorer: Explorer, hosts: list[str]) -> Starlette:
     """The application of an explorer, for these values of the Host header."""
+    prompts = explorer.prompts
     return Starlette(
         routes=[
             Route("/", explorer.page),
@@ -334,7 +321,16 @@ def application(explorer: Explorer, hosts: list[str]) -> Starlette:
             Route("/api/levels", explorer.levels),
             Route("/api/tile", explorer.tile),
             Route("/api/refine", explorer.refine, methods=["POST"]),
-            *explorer.prompts.routes(),
+            Route("/api/prompt", prompts.prompt, methods=["POST"]),
+            Route("/api/step", prompts.step, methods=["POST"]),
+            Route("/api/moved", prompts.moved, methods=["POST"]),
+            Route("/api/effects", prompts.effects, methods=["POST"]),
+            Route("/api/direct", prompts.direct, methods=["POST"]),
+            Route("/api/cell", prompts.cell, methods=["POST"]),
+            Route("/api/picture", prompts.picture),
+            Route("/api/measures", prompts.measures),
+            Route("/api/rollout", prompts.rollout),
+            Route("/api/progress", prompts.progress),
         ],
         middleware=[Middleware(Guard, hosts=hosts)],
         exception_handlers=HANDLERS,
@@ -359,7 +355,3 @@ def _linked(scene: Scene, links: set[Link]) -> Scene:
         return scenes.with_links(scene, links)
     except ShapeError as fault:
         raise Refused(400, f"links: {fault}") from None
-
-
-def _floats(numbers: Tensor) -> bytes:
-    return np.asarray(numbers.float().cpu().numpy(), "<f4").tobytes()

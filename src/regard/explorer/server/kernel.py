@@ -20,7 +20,6 @@ class Kernel:
     """Answers the requests of a widget for a model, in a thread of its own.
 
     Args:
-        language: the model.
         send: sends an answer: its number and status, and its body.
     """
 

@@ -1,32 +1,13 @@
 """Models that take time to open: a thread opens them, and the page says so until they are there."""
 
-import html
 from collections.abc import Callable, Sequence
 from threading import Thread
 from time import monotonic
 from typing import NamedTuple
 
+from regard.explorer import page
 from regard.explorer.contract import Scene
 from regard.explorer.prompting import LanguageModel
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="refresh" content="1">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<link rel="icon" href="data:,">
-<title>Regard: opening</title>
-<link rel="stylesheet" href="explorer.css">
-</head>
-<body>
-<main id="regard-opening" class="regard-explorer" role="status">
-<p>Regard opens {name} (model {number} of {count}, {seconds} s so far). The explorer appears here when it is ready.</p>
-</main>
-</body>
-</html>
-"""
 
 
 class Opened(NamedTuple):
@@ -75,11 +56,9 @@ class Opening:
             Thread(target=work, name="opening", daemon=True).start()
 
     def page(self) -> str:
-        """The page while the models are opened. It loads itself anew each second."""
-        number = min(len(self._opened), len(self._names) - 1)
-        return _PAGE.format(
-            name=html.escape(self._names[number]),
-            number=number + 1,
-            count=len(self._names),
-            seconds=int(monotonic() - self._start),
+        """The page while the models are opened."""
+        number, seconds = min(len(self._opened), len(self._names) - 1), monotonic() - self._start
+        return page.opening(
+            f"Regard opens {self._names[number]} (model {number + 1} of {len(self._names)}, {int(seconds)} s so far). "
+            "The explorer appears here when it is ready."
         )

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from regard.errors import RegardError
-from regard.explorer.contract import Attention, pack, stacks
+from regard.explorer.contract import pack, stacks
 from regard.explorer.prompt_runs import FromPrompt, Reading, read
 from regard.explorer.prompting import LanguageModel
+from regard.explorer.server.answers import HEAD, Answers, Options, floats
 from regard.explorer.server.edits import EDITS, PATH, edits_of
 from regard.explorer.server.models import Models
 from regard.explorer.server.runs import Prompt, Run, Runs
@@ -27,49 +26,28 @@ from regard.watching.routes import rollout_row
 
 TEXT = 64_000  # characters of a prompt
 TOKEN = 200  # characters of a token
-HEAD = ("run", "attention", "head")
-BINARY = "application/octet-stream"
-Options = Mapping[str, Any]
 T = TypeVar("T")
 log = logging.getLogger("regard.explorer")
 
 
-class Prompts:
+class Prompts(Answers):
     """The language models of a server by name, and its answers about their runs.
 
     A computation lasts as long as its client waits; passes over a model and heads of long texts take their time.
     """
 
+    seconds = None
+
     def __init__(
         self, languages: Sequence[LanguageModel], models: Models, runs: Runs, work: Work
     ) -> None:
+        super().__init__(models, runs, work)
         self.languages = {language.name: language for language in languages}
-        self._models, self._runs, self._work = models, runs, work
-
-    def routes(self) -> list[Route]:
-        posts: dict[str, Callable[[Request], Any]] = {
-            "prompt": self.prompt,
-            "step": self.step,
-            "moved": self.moved,
-            "effects": self.effects,
-            "direct": self.direct,
-            "cell": self.cell,
-        }
-        gets = {
-            "picture": self.picture,
-            "measures": self.measures,
-            "rollout": self.rollout,
-            "progress": self.progress,
-        }
-        return [
-            *(Route(f"/api/{name}", answer, methods=["POST"]) for name, answer in posts.items()),
-            *(Route(f"/api/{name}", answer) for name, answer in gets.items()),
-        ]
 
     async def progress(self, request: Request) -> Response:
         """The present computation, how far it is, and how many requests there are."""
         fields.query(request.query_params)
-        return JSONResponse({**self._work.progress._asdict(), "waiting": self._work.waiting})
+        return JSONResponse({**self.work.progress._asdict(), "waiting": self.work.waiting})
 
     async def prompt(self, request: Request) -> Response:
         """Run a model on a prompt; `beside` is a run whose prediction is compared; without a text, the first prompt.
@@ -81,7 +59,7 @@ class Prompts:
         language = self._language(options)
         text, target = (fields.text(options, name, TEXT, "") for name in ("text", "target"))
         chat = _flag(options, "chat")
-        beside = self._runs[fields.text(options, "beside", 100)] if "beside" in options else None
+        beside = self.run(options, "beside") if "beside" in options else None
         if target and not language.has_source:
             raise Refused(400, f"target: {language.name} is no encoder-decoder")
         base = beside.prompt.reading if beside is not None and beside.prompt else None
@@ -100,7 +78,7 @@ class Prompts:
             typed = text or language.text(prompt)
             return self._packed(Prompt(reading, typed, chat and bool(text)), base)
 
-        return await self._binary(request, call)
+        return await self.binary(request, call)
 
     async def step(self, request: Request) -> Response:
         """Run an encoder-decoder again with a token after a place of its target, which ends there."""
@@ -117,7 +95,7 @@ class Prompts:
             longer = _guarded(lambda: read(language, ids, task=task, source=reading.source))
             return self._packed(Prompt(longer, prompt.text, prompt.chat), None)
 
-        return await self._binary(request, call)
+        return await self.binary(request, call)
 
     async def change(
         self, request: Request, run: Run, prompt: Prompt, options: Options
@@ -139,14 +117,14 @@ class Prompts:
             edited = _guarded(lambda: read(language, ids, edits, task, prompt.chat, source))
             return self._packed(Prompt(edited, text, prompt.chat), reading)
 
-        return await self._binary(request, call)
+        return await self.binary(request, call)
 
     async def moved(self, request: Request) -> Response:
         """The same run with what each key moves in place of its weight, or with the weights again."""
         options = fields.parse(await request.body(), "run", "moved")
         prompt = self._prompt(options)
         moved = _flag(options, "moved")
-        return await self._binary(request, lambda task: self._packed(prompt, None, moved))
+        return await self.binary(request, lambda task: self._packed(prompt, None, moved))
 
     async def effects(self, request: Request) -> Response:
         """The effects of the heads: all of them by the gradient, or one group of them by a run each."""
@@ -178,12 +156,12 @@ class Prompts:
                 "minus": None if minus is None else reading.names([minus])[0],
             }
 
-        return JSONResponse(_strict(await self._work.run(request, call, None)))
+        return await self.json(request, call)
 
     async def direct(self, request: Request) -> Response:
         """The parts of a token's logit: of each layer, and of each head."""
         options = fields.parse(await request.body(), "run", "token", "place")
-        run, prompt = self._runs[fields.text(options, "run", 100)], self._prompt(options)
+        run, prompt = self.run(options), self._prompt(options)
         reading = prompt.reading
         place = fields.integer(options, "place", 0, len(reading.ids) - 1)
         token = self._token(options, "token", reading)
@@ -193,7 +171,7 @@ class Prompts:
             split, token_name = _guarded(prompt.direct), reading.names([token])[0]
             if isinstance(split, str):
                 return {"token": token_name, "objection": split}
-            arithmetic = run.arithmetic(self._models)
+            arithmetic = run.arithmetic(self.models)
             heads: dict[str, list[float]] = {}
             for name in reading.seen:
                 outputs = arithmetic.head_outputs(name, place)
@@ -206,12 +184,12 @@ class Prompts:
                 "heads": heads,
             }
 
-        return JSONResponse(_strict(await self._work.run(request, call, None)))
+        return await self.json(request, call)
 
     async def cell(self, request: Request) -> Response:
         """The weight of one query for one key in each head, by the name of the attention."""
         options = fields.parse(await request.body(), "run", "query", "key")
-        run = self._run(options)
+        run = self.run(options)
         query, key = (fields.integer(options, name, 0, 1 << 31) for name in ("query", "key"))
 
         def call(task: Task) -> dict[str, list[float]]:
@@ -225,34 +203,27 @@ class Prompts:
                     cells[attention.name] = weights.flatten().tolist()
             return cells
 
-        return JSONResponse(_strict(await self._work.run(request, call, None)))
+        return await self.json(request, call)
 
     async def picture(self, request: Request) -> Response:
         """The picture of a head, float32; a small one takes a row of each bin of a long text."""
         options = fields.query(request.query_params, *HEAD, "exact")
-        run = self._run(options)
-        attention = self._attention(run, options)
+        run, attention = self.run(options), self.attention(options)
         head = fields.integer(options, "head", -1, attention.shape[0] - 1)
         exact = bool(fields.integer(options, "exact", 0, 1))
 
-        def call(task: Task) -> bytes:
-            return np.asarray(run.picture(attention, head, exact).numpy(), "<f4").tobytes()
-
-        return await self._binary(request, call)
+        return await self.binary(request, lambda task: floats(run.picture(attention, head, exact)))
 
     async def measures(self, request: Request) -> Response:
         """The measures of the heads of one attention."""
         options = fields.query(request.query_params, "run", "attention")
-        run = self._run(options)
-        attention = self._attention(run, options)
-        return JSONResponse(
-            _strict(await self._work.run(request, lambda task: run.measured(attention), None))
-        )
+        run, attention = self.run(options), self.attention(options)
+        return await self.json(request, lambda task: run.measured(attention))
 
     async def rollout(self, request: Request) -> Response:
         """One row of the rollout of a stack of layers, float32."""
         options = fields.query(request.query_params, "run", "stack", "query")
-        run = self._run(options)
+        run = self.run(options)
         all_stacks = stacks(run.scene)
         if not all_stacks:
             raise Refused(404, "stack: this run has no layers of self-attention above one another")
@@ -261,14 +232,13 @@ class Prompts:
 
         def call(task: Task) -> bytes:
             looks = {attention.name: attention.look for attention in stack}
-            row = rollout_row(looks, query, task)
-            return np.asarray(row.cpu().numpy(), "<f4").tobytes()
+            return floats(rollout_row(looks, query, task))
 
-        return await self._binary(request, call)
+        return await self.binary(request, call)
 
     def _packed(self, prompt: Prompt, base: Reading | None, moved: bool = False) -> bytes:
         scene = prompt.reading.scene(prompt.text, prompt.chat, base, moved)
-        return pack(scene, self._runs.add(Run(scene, prompt.reading.language.name, prompt=prompt)))
+        return pack(scene, self.runs.add(Run(scene, prompt.reading.language.name, prompt=prompt)))
 
     def _language(self, options: Options) -> LanguageModel:
         name = fields.text(options, "model", 500)
@@ -277,26 +247,17 @@ class Prompts:
             raise Refused(404, f"model: no model of this name reads prompts; there are {names}")
         return self.languages[name]
 
-    def _run(self, options: Options) -> Run:
-        return self._runs[fields.text(options, "run", 100)]
-
     def _prompt(self, options: Options) -> Prompt:
-        prompt = self._run(options).prompt
+        prompt = self.run(options).prompt
         if prompt is None:
             raise Refused(400, "run: this run is not of a prompt")
         return prompt
-
-    def _attention(self, run: Run, options: Options) -> Attention:
-        return run.attention(fields.text(options, "attention", PATH))
 
     def _token(self, options: Options, name: str, reading: Reading) -> int:
         """A token by its id, or the one that a text begins with."""
         if isinstance(options.get(name), int):
             return fields.integer(options, name, 0, reading.predictions.vocabulary - 1)
         return reading.language.token(fields.text(options, name, TOKEN))
-
-    async def _binary(self, request: Request, call: Callable[[Task], bytes]) -> Response:
-        return Response(await self._work.run(request, call, None), media_type=BINARY)
 
 
 def _guarded(call: Callable[[], T]) -> T:
@@ -335,12 +296,3 @@ def _flag(options: Options, name: str) -> bool:
     if not isinstance(value, bool):
         raise Refused(400, f"{name}: pass true or false")
     return value
-
-
-def _strict(content: Any) -> Any:
-    """The content with null for numbers that JSON does not have."""
-    if isinstance(content, float):
-        return content if abs(content) < float("inf") else None
-    if isinstance(content, dict):
-        return {name: _strict(each) for name, each in content.items()}
-    return [_strict(each) for each in content] if isinstance(content, list | tuple) else content

@@ -12,11 +12,10 @@ from regard.explorer import contract, translating
 from regard.explorer.contract import Attention, Scene
 from regard.explorer.direct import Direct, direct
 from regard.explorer.numbers import Arithmetic
-from regard.explorer.prompt_effects import Effects
-from regard.explorer.prompt_runs import FromPrompt, Reading, with_run
+from regard.explorer.prompt_runs import Effects, FromPrompt, Reading, with_run
+from regard.explorer.prompting import Task
 from regard.explorer.server.models import Models
 from regard.explorer.split_scores import ScoreSplits
-from regard.explorer.targets import Task
 from regard.explorer.tiles import Tiles
 from regard.serving.errors import Refused
 from regard.translation.results import Translation
