@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
+from itertools import product
 from typing import Any
 
-from regard.translation.evaluation.alignment import Link
+from regard.translation.evaluation.alignment import Link, by_target
 from regard.translation.models.protocol import Looks
+from regard.translation.text.replacements import Replacement, moved_words, replaced
 
 # Of packages above, without which translating works.
 NOTEBOOK, SCENES, EXPLORER = (
@@ -65,6 +68,29 @@ class Candidate:
     log_probability: float = 0.0
     words: list[Word] = field(default_factory=list)
     alignment: list[Link] = field(default_factory=list)
+
+    def changed(
+        self, changes: Sequence[Replacement], source_words: Sequence[Collection[int]]
+    ) -> Candidate:
+        """This after replacements in its text; words and links follow. A word that is new has the confidence 1.
+
+        Args:
+            source_words: for each word of the source, its positions in the source as it will be.
+        """
+        text = replaced(self.text, changes)
+        target_words = moved_words(self.text, changes)
+        words: list[Word] = []
+        if self.words or not self.text:
+            words = [Word(word, 1.0) for word in text.split()]
+            for old, places in zip(self.words, target_words, strict=False):
+                for place in places:
+                    words[place] = words[place].together(old)
+        pairs = (
+            pair
+            for source, target in self.alignment
+            for pair in product(source_words[source], target_words[target])
+        )
+        return replace(self, text=text, words=words, alignment=by_target(pairs))
 
 
 @dataclass(frozen=True)
@@ -137,6 +163,10 @@ class Translation:
     terms: dict[str, str] = field(default_factory=dict)
     overlapping: list[str] = field(default_factory=list)
     sentences: list["Translation"] = field(default_factory=list, repr=False)
+
+    def with_candidates(self, candidates: Sequence[Candidate], **fields: Any) -> Translation:
+        """The same of other candidates, the best first, and with other fields."""
+        return replace(self, **vars(candidates[0]), alternatives=list(candidates), **fields)
 
     def labels(self, name: str) -> tuple[list[str], list[str]]:
         """The labels of the queries and of the keys of a look.

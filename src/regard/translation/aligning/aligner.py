@@ -22,6 +22,7 @@ from regard.translation.aligning.words import Words
 from regard.translation.evaluation.alignment import (
     Link,
     argmax_links,
+    by_target,
     mutual_links,
     threshold_links,
 )
@@ -102,10 +103,7 @@ class Aligner:
         """The links of sentences in pieces and their translations, by target word. Raises as `align`."""
         readings = [WordAttention(*pair) for pair in pairs]
         fill_weights(self.model, readings, self._layers)
-        return [
-            sorted(self._aligned(reading).links, key=lambda link: (link[1], link[0]))
-            for reading in readings
-        ]
+        return [by_target(self._aligned(reading).links) for reading in readings]
 
     @property
     def _layers(self) -> list[int] | None:

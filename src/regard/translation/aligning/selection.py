@@ -50,7 +50,6 @@ def choose(readings: Sequence[WordAttention], gold: Gold) -> Chosen:
 
     Args:
         readings: the attention of every layer for the sentences of the gold links.
-        gold: the gold links.
 
     Raises:
         DataError: fewer than two sentences, or another number than in the gold links.

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple, Self
 
 from jaxtyping import Float
@@ -165,6 +166,15 @@ def threshold_links(weights: Float[Tensor, "target source"], threshold: float) -
     """Every pair of words with a weight of at least `threshold`."""
     pairs = (weights >= threshold).nonzero().tolist()
     return {(source, target) for target, source in pairs}
+
+
+def by_target(links: Iterable[Link]) -> list[Link]:
+    """Different links in the order of their target words.
+
+    >>> by_target([(1, 2), (3, 0), (0, 2), (3, 0)])
+    [(3, 0), (0, 2), (1, 2)]
+    """
+    return sorted(set(links), key=itemgetter(1, 0))
 
 
 def flipped(links: Iterable[Link]) -> set[Link]:

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from regard.translation.evaluation.alignment import Link, WordLinks
-from regard.translation.reading.changes import by_target, inverse, with_changes
+from regard.translation.evaluation.alignment import Link, WordLinks, by_target
 from regard.translation.reading.placeholders import COUNTS, standing_alone
 from regard.translation.reading.placement import insertions, without
 from regard.translation.reading.readings import TermTranslator, clearer
@@ -23,6 +22,7 @@ from regard.translation.text.replacements import (
     moved_words,
     occurrences,
     replaced,
+    unmoved_words,
     word_spans,
 )
 from regard.translation.text.stand_ins import (
@@ -231,8 +231,7 @@ def _put_back(
     links: Sequence[WordLinks],
 ) -> Translation:
     """A translation whose candidates have the stand-ins of the sentence."""
-    moves = moved_words(bare.sentence, bare.changes)
-    source_words = inverse(moves, len(bare.text.split()))
+    source_words = unmoved_words(bare.sentence, bare.changes)
     places = _places(bare)
     restored = []
     for candidate, candidate_links in zip(candidates, links, strict=True):
@@ -242,7 +241,7 @@ def _put_back(
             for match in standing_alone(word).finditer(candidate.text)
         ]
         inserted = insertions(bare.sentence, candidate.text, places, candidate_links, bare.terms)
-        new = with_changes(candidate, sorted([*carried, *inserted], key=_place), source_words)
+        new = candidate.changed(sorted([*carried, *inserted], key=_place), source_words)
         if candidate.alignment:
             links_of_stand_ins = _links(bare.sentence, new)
             new = replace(new, alignment=by_target([*new.alignment, *links_of_stand_ins]))
@@ -254,11 +253,9 @@ def _put_back(
             )
         )
     read_as = {stand_in: word for stand_in, (word, _) in bare.words.items()}
-    return replace(
-        translation,
+    return translation.with_candidates(
+        restored,
         source=found_again(bare.sentence),
-        **vars(restored[0]),
-        alternatives=restored,
         read_as={**translation.read_as, **read_as},
     )
 
@@ -270,7 +267,7 @@ def restored(translation: Translation, stand_ins: StandIns) -> Translation:
     source_changes = stand_ins.sources(translation.source)
     source_words = moved_words(translation.source, source_changes)
     candidates = [
-        with_changes(candidate, stand_ins.targets(candidate.text), source_words)
+        candidate.changed(stand_ins.targets(candidate.text), source_words)
         for candidate in translation.alternatives
     ]
     best = vars(candidates[0]) if candidates else {}

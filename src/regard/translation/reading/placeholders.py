@@ -8,15 +8,13 @@ where a model did not copy by itself; and a translation that has not all of them
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
-from regard.translation.reading.changes import inverse, with_changes
 from regard.translation.reading.readings import Reading, SentenceTranslator, clearer
 from regard.translation.results import Translation
 from regard.translation.settings.search import Search
 from regard.translation.text.letters import WORD, begins_sentence, has_capital, without_accents
-from regard.translation.text.replacements import Replacement, moved_words, replaced
+from regard.translation.text.replacements import Replacement, replaced, unmoved_words
 from regard.translation.words import KnownWords
 
 _YEARS, COUNTS = ["1985", "1996", "1972", "2004"], ["25", "36", "48", "74"]
@@ -205,13 +203,13 @@ def _restored(
     if not complete or complete[0] != translation.alternatives[0]:
         return None
     filling = _filling(placeholders)
-    source_words = inverse(moved_words(source, filling), len(replaced(source, filling).split()))
+    source_words = unmoved_words(source, filling)
     candidates = [
-        with_changes(candidate, _putting(candidate.text, placeholders), source_words)
+        candidate.changed(_putting(candidate.text, placeholders), source_words)
         for candidate in complete
     ]
     read_as = {term.text: word for term, word in placeholders}
-    return replace(translation, **vars(candidates[0]), alternatives=candidates, read_as=read_as)
+    return translation.with_candidates(candidates, read_as=read_as)
 
 
 def _putting(text: str, placeholders: Sequence[Placeholder]) -> list[Replacement]:

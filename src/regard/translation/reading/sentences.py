@@ -10,7 +10,6 @@ from itertools import chain, repeat
 
 from regard.translation.doubts import Doubts, doubted
 from regard.translation.evaluation.alignment import Link
-from regard.translation.reading.changes import with_changes
 from regard.translation.reading.placeholders import with_placeholders
 from regard.translation.reading.readings import Reading, SentenceTranslator, clearer
 from regard.translation.results import Candidate, Translation, Word
@@ -127,14 +126,9 @@ def with_source_words(
         changes = _copies(source, translation.text, set(inventions), row_links.links)
         best = translation.alternatives[0]
         same_words = [[place] for place in range(len(source.split()))]
-        copied = with_changes(best, changes, same_words)
-        new = replace(
-            translation,
-            **vars(copied),
-            alternatives=[copied, *translation.alternatives[1:]],
-            invented=inventions,
-        )
-        answer[row] = Reading(source, new)
+        copied = best.changed(changes, same_words)
+        candidates = [copied, *translation.alternatives[1:]]
+        answer[row] = Reading(source, translation.with_candidates(candidates, invented=inventions))
     return answer
 
 
@@ -224,8 +218,7 @@ def _recased(text: str, translation: Translation, case: Case) -> Translation:
         for candidate in translation.alternatives
     ]
     read_as = {case(written): case(read) for written, read in translation.read_as.items()}
-    best = vars(candidates[0])
-    return replace(translation, source=text, **best, alternatives=candidates, read_as=read_as)
+    return translation.with_candidates(candidates, source=text, read_as=read_as)
 
 
 def _as_copy(text: str, translation: Translation, search: Search) -> Translation:
@@ -235,8 +228,9 @@ def _as_copy(text: str, translation: Translation, search: Search) -> Translation
     candidates = translation.alternatives or [Candidate(text)]
     best = replace(candidates[0], text=text, words=words)
     draws = search.nbest if search.sampling else 1
-    translation = replace(translation, source=text, cut=0, unknown=[], unseen=[], repeats=False)
-    return replace(translation, **vars(best), alternatives=[best] * draws)
+    return translation.with_candidates(
+        [best] * draws, source=text, cut=0, unknown=[], unseen=[], repeats=False
+    )
 
 
 def _copies(source: str, text: str, invented: set[str], links: Sequence[Link]) -> list[Replacement]:

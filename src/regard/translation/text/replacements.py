@@ -43,6 +43,19 @@ def word_spans(text: str) -> list[tuple[int, int]]:
     return [match.span() for match in _WORD.finditer(text)]
 
 
+def unmoved_words(text: str, changes: Sequence[Replacement]) -> list[list[int]]:
+    """For each word of the replaced text the words of the text that are in it: the inverse of `moved_words`.
+
+    >>> unmoved_words("Tom runs away.", [Replacement(0, 3, "Ana Paz"), Replacement(4, 9, "")])
+    [[0], [0], [2]]
+    """
+    answer: list[list[int]] = [[] for _ in word_spans(replaced(text, changes))]
+    for word, places in enumerate(moved_words(text, changes)):
+        for place in places:
+            answer[place].append(word)
+    return answer
+
+
 def moved_words(text: str, changes: Sequence[Replacement]) -> list[range]:
     """For each word of a text the words of the replaced text that have characters of it, or stand in its place.
 
