@@ -20,27 +20,20 @@ _FOREIGN = {
 }
 # The first bytes of fastText's binary vectors and of pickles.
 _BINARY = (b"\xba\x16\x4f\x2f", *(b"\x80%c" % n for n in range(2, 6)))
-# The first bytes of packed files, what they are, and what unpacks them.
-_PACKED = {
-    b"PK\x03\x04": ("a zip archive", "unzip"),
-    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "7z x"),
-}
-# A header of tar has its name there.
-_TAR = slice(257, 262), b"ustar"
-# The first bytes of files that hold text or none, but no lines of it. Those of Word, Excel and LibreOffice are zip
-# archives, whose first entry has one of these names.
-_DOCUMENTS = {
-    b"\x89PNG\r\n": "a picture",
-    b"\xff\xd8\xff": "a picture",
-    b"GIF89a": "a picture",
-    b"%PDF-": "a PDF document",
-}
+# Files that hold no lines of text: a place and the bytes there, what they are, and what to do.
+_ZIP, _SAVE = b"PK\x03\x04", "save its sentences as text"
+_KINDS = (
+    (0, b"\x89PNG\r\n", "a picture", _SAVE),
+    (0, b"\xff\xd8\xff", "a picture", _SAVE),
+    (0, b"GIF89a", "a picture", _SAVE),
+    (0, b"%PDF-", "a PDF document", _SAVE),
+    (0, _ZIP, "a zip archive", "unpack it with `unzip`"),
+    (0, b"7z\xbc\xaf\x27\x1c", "a 7z archive", "unpack it with `7z x`"),
+    (257, b"ustar", "a tar archive", "unpack it with `tar -xf`"),
+)
+# Documents of Word, Excel and LibreOffice are zip archives, whose first entry has one of these names.
 _OFFICE = (
-    b"[Content_Types].xml",
-    b"_rels/",
-    b"docProps/",
-    b"word/",
-    b"xl/",
+    *(b"[Content_Types].xml", b"_rels/", b"docProps/", b"word/", b"xl/"),
     b"mimetypeapplication/",
 )
 # A file with a longer line is hardly text with one sentence a line.
@@ -262,18 +255,11 @@ def open_text(path: Path) -> BinaryIO:
 
 def _refuse_foreign(raw: bytes, name: str) -> None:
     """Raise `DataError` for binary files, and for UTF-16 and UTF-32: they begin with a mark or contain many NULs."""
-    documents = [kind for start, kind in _DOCUMENTS.items() if raw.startswith(start)]
-    if raw.startswith(b"PK\x03\x04") and raw[30:].startswith(_OFFICE):
-        documents = ["a document of an office program"]
-    if documents:
-        raise DataError(f"{name}: is {documents[0]}, expected text: save its sentences as text")
-    place, mark = _TAR
-    packed = dict(_PACKED)
-    if raw[place] == mark:
-        packed[raw[:1]] = "a tar archive", "tar -xf"
-    for start, (kind, tool) in packed.items():
-        if raw.startswith(start):
-            raise DataError(f"{name}: is {kind}, expected text: unpack it with `{tool}`")
+    kinds = [(kind, advice) for place, mark, kind, advice in _KINDS if raw.startswith(mark, place)]
+    if raw.startswith(_ZIP) and raw.startswith(_OFFICE, 30):
+        kinds = [("a document of an office program", _SAVE)]
+    for kind, advice in kinds:
+        raise DataError(f"{name}: is {kind}, expected text: {advice}")
     if raw.startswith(_BINARY):
         raise DataError(f"{name}: a binary file, expected text")
     marked = [encoding for mark, encoding in _FOREIGN.items() if raw.startswith(mark)]
