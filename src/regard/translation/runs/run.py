@@ -167,38 +167,31 @@ class Run:
         their configuration.
         """
         trained = _trained_with(checkpoint)
-        if trained is None:
-            return
-        differences = [
-            f"{key}: {old!r} there, {new!r} in {CONFIGURATION}"
-            for key, old, new in toml.differences(trained, self.configuration, free=False)
-            if not key.startswith("search.")
-        ]
-        if differences:
-            raise CheckpointError(
-                f"{checkpoint}: is of a training with another configuration ({'; '.join(differences)}): to go on with "
-                f"it, put the values from there into {self.folder / CONFIGURATION}; if it is of another run, move it "
-                "there"
-            )
+        changes = toml.differences(trained, self.configuration, free=False) if trained else []
+        changes = [change for change in changes if not change[0].startswith("search.")]
+        self._refuse(checkpoint, "a training with another configuration", "go on with", changes)
 
     def _check_readable(self, checkpoint: Path) -> None:
         """Raise `CheckpointError` for a checkpoint of another model, tokenizer or languages.
 
         No other setting changes what its weights answer.
         """
-        trained = _trained_with(checkpoint)
-        if trained is None:
-            return
-        differences = [
-            f"{name}: {old!r} there, {new!r} in {CONFIGURATION}"
-            for name, old, new in toml.table_differences(
-                _read_by(trained), _read_by(self.configuration)
+        if trained := _trained_with(checkpoint):
+            changes = toml.table_differences(_read_by(trained), _read_by(self.configuration))
+            self._refuse(checkpoint, "another model", "read", changes)
+
+    def _refuse(
+        self, checkpoint: Path, kind: str, use: str, changes: list[tuple[str, Any, Any]]
+    ) -> None:
+        """Raise `CheckpointError` for a checkpoint of another kind, if its configuration has changes."""
+        if changes:
+            here = self.folder / CONFIGURATION
+            values = (
+                f"{key}: {old!r} there, {new!r} in {CONFIGURATION}" for key, old, new in changes
             )
-        ]
-        if differences:
             raise CheckpointError(
-                f"{checkpoint}: is of another model ({'; '.join(differences)}): to read it, put the values from there "
-                f"into {self.folder / CONFIGURATION}; if it is of another run, move it there"
+                f"{checkpoint}: is of {kind} ({'; '.join(values)}): to {use} it, put the values from there into "
+                f"{here}; if it is of another run, move it there"
             )
 
     def directed(self, tokenizers: Tokenizers, to: str | None) -> Tokenizers:

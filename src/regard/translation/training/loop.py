@@ -146,9 +146,8 @@ class Trainer:
         """
         model, checkpoint_folders = self.model, dict(self.run.checkpoints())
         best = [(score, step) for score, step in self.progress.best if step in checkpoint_folders]
-        current = {name: tensor.clone() for name, tensor in weights.unique(model).items()}
         if not best:
-            return current, f"the weights of step {self.progress.step}"
+            return self._copied_weights(), f"the weights of step {self.progress.step}"
         steps = [step for _, step in best]
         for step in steps:
             self.run.check_resumable(checkpoint_folders[step])
@@ -159,13 +158,7 @@ class Trainer:
         if not self.settings.average or len(steps) < 2:
             return single
         averaged = checkpoints.mean([checkpoint_folders[step] for step in steps], model)
-        try:
-            weights.load_into(model, averaged, self.run.folder)
-            # In the precision of the checkpoints' scores, with which it is compared.
-            score = self._score(self.measure(precision=self.progress.precision))
-        finally:
-            weights.load_into(model, current, self.run.folder)
-        if score < best[0][0]:
+        if self._score_of(averaged) < best[0][0]:
             return single
         step_names = ", ".join(str(step) for step in sorted(steps))
         return averaged, f"the mean of the weights of steps {step_names}"
@@ -222,13 +215,8 @@ class Trainer:
         if self.processes.is_first:
             folders = dict(self.run.checkpoints())
             steps = [step for _, step in progress.best if step in folders]
-            current = {name: tensor.clone() for name, tensor in weights.unique(self.model).items()}
-            scores = []
-            for step in steps:
-                saved = checkpoints.mean([folders[step]], self.model)
-                weights.load_into(self.model, saved, self.run.folder)
-                scores.append(self._score(self.measure(precision=progress.precision)))
-            weights.load_into(self.model, current, self.run.folder)
+            saved = (checkpoints.mean([folders[step]], self.model) for step in steps)
+            scores = [self._score_of(tensors) for tensors in saved]
             progress.best = sorted(zip(scores, steps, strict=True), reverse=True)
         (best_score,) = self.processes.numbers([progress.best[0][0] if progress.best else -1.0])
         progress.best_score = best_score if best_score >= 0 else None
@@ -285,6 +273,18 @@ class Trainer:
         score = self._score(quality)
         best = self.progress.count_validation(score, self.settings)
         return Validated(**vars(quality), step=self.progress.step, score=score, best=best)
+
+    def _copied_weights(self) -> dict[str, Tensor]:
+        return {name: tensor.clone() for name, tensor in weights.unique(self.model).items()}
+
+    def _score_of(self, tensors: dict[str, Tensor]) -> float:
+        """The score of other weights, in the precision of the checkpoints' scores; the present ones come back."""
+        present = self._copied_weights()
+        try:
+            weights.load_into(self.model, tensors, self.run.folder)
+            return self._score(self.measure(precision=self.progress.precision))
+        finally:
+            weights.load_into(self.model, present, self.run.folder)
 
     def _score(self, quality: Quality) -> float:
         generated = self.configuration.data.generated is not None
