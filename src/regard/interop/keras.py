@@ -210,34 +210,29 @@ def to_keras(ours: Any, *, width: int | None = None, key_heads: int | None = Non
         TypeError: If it is something else.
         ValueError: If Keras has no such layer, or ours overrides methods, or has hooks; the part is named.
     """
-    write = next((_WRITERS[kind] for kind in type(ours).__mro__ if kind in _WRITERS), None)
-    if write is None:
+    if not isinstance(ours, Dot | ScaledDot | Additive | MultiHeadAttention):
         raise TypeError(
             f"got a {type(ours).__name__}: pass a Dot, ScaledDot, Additive or MultiHeadAttention of regard"
         )
     refuse_altered(ours, ValueError)
-    return write(ours, width, key_heads)
+    if isinstance(ours, MultiHeadAttention):
+        return _heads_to_keras(ours, key_heads)
+    return _additive_to_keras(ours) if isinstance(ours, Additive) else _dot_to_keras(ours, width)
 
 
-def _dot_to_keras(ours: Dot, width: int | None, _: int | None) -> KerasLayer:
-    return KerasLayer("Attention", {}, [], _query_and_value(width))
-
-
-def _scaled_dot_to_keras(ours: ScaledDot, width: int | None, _: int | None) -> KerasLayer:
-    shapes = _query_and_value(width)
-    scale = shapes[0][1] ** -0.5 if ours.scale is None else ours.scale
-    return KerasLayer("Attention", {"use_scale": True}, [np.float32(scale)], shapes)  # type: ignore[list-item]
-
-
-def _query_and_value(width: int | None) -> tuple[tuple[None, int], tuple[None, int]]:
+def _dot_to_keras(ours: Dot | ScaledDot, width: int | None) -> KerasLayer:
     if width is None:
         raise ValueError(
             "a dot product has no width of its own: pass width=, that of queries and keys"
         )
-    return (None, width), (None, width)
+    shapes = ((None, width), (None, width))
+    if isinstance(ours, Dot):
+        return KerasLayer("Attention", {}, [], shapes)
+    scale = width**-0.5 if ours.scale is None else ours.scale
+    return KerasLayer("Attention", {"use_scale": True}, [np.float32(scale)], shapes)  # type: ignore[list-item]
 
 
-def _additive_to_keras(ours: Additive, *_: int | None) -> KerasLayer:
+def _additive_to_keras(ours: Additive) -> KerasLayer:
     width, scale = ours.d_query, ours.query_weight[0, 0]
     identity = scale * torch.eye(width).to(ours.query_weight)
     plain = ours.bias is None and ours.weight.dim() == 1
@@ -260,7 +255,7 @@ def _additive_to_keras(ours: Additive, *_: int | None) -> KerasLayer:
     return KerasLayer("Attention", config, [_array(scale), _array(ours.weight[0])], shapes)
 
 
-def _heads_to_keras(ours: MultiHeadAttention, _: int | None, key_heads: int | None) -> KerasLayer:
+def _heads_to_keras(ours: MultiHeadAttention, key_heads: int | None) -> KerasLayer:
     check_plain(ours, "Keras'")
     query_side = ours.heads, ours.d_head
     sides = [query_side, (ours.key_heads, ours.d_head), (ours.key_heads, ours.d_head_value)]
@@ -315,14 +310,6 @@ def _grouped_to_keras(
         "dropout": ours.dropout,
     }
     return KerasLayer("GroupQueryAttention", config, [_array(w) for w in weights], shapes)
-
-
-_WRITERS: dict[type, Callable[[Any, int | None, int | None], KerasLayer]] = {
-    Dot: _dot_to_keras,
-    ScaledDot: _scaled_dot_to_keras,
-    Additive: _additive_to_keras,
-    MultiHeadAttention: _heads_to_keras,
-}
 
 
 def _array(tensor: Tensor) -> Array:
