@@ -19,7 +19,7 @@ from regard.explorer import page, scenes, translating
 from regard.explorer.contract import DEEP, Scene, pack
 from regard.explorer.prompting import LanguageModel
 from regard.explorer.server.answers import BINARY, HEAD, Answers, Options, floats
-from regard.explorer.server.edits import edits_of, reduction
+from regard.explorer.server.edits import edit, edits_of, reduction
 from regard.explorer.server.models import Models
 from regard.explorer.server.opening import Opened, Opening
 from regard.explorer.server.prompts import Prompts
@@ -184,7 +184,7 @@ class Explorer(Answers):
             raise Refused(400, "run: this run is not a translation")
         previous, model = run.translation, run.model
         prefix = fields.text(options, "prefix", TEXT, "")
-        edits = edits_of(options.get("edits"))
+        edits = edits_of(options.get("edits"), edit)
         text = fields.text(options, "text", TEXT) if "text" in options else None
 
         def call(check: Task) -> bytes:

@@ -1,7 +1,7 @@
 """The edits of a request, and the other fields that only the explorer has."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from regard.explorer.tiles import Reduce
 from regard.serving.errors import Refused
@@ -14,7 +14,9 @@ NUMBERS: Mapping[str, list[str]] = {
     "scale": ["factor"],
     "temperature": ["temperature"],
     "cell": ["query", "key", "weight"],
+    "from": ["text"],
 }
+T = TypeVar("T")
 
 
 def reduction(fields: Mapping[str, Any]) -> Reduce:
@@ -25,24 +27,26 @@ def reduction(fields: Mapping[str, Any]) -> Reduce:
     return value
 
 
-def edits_of(value: Any) -> dict[str, list[Edit]]:
-    """Edits by the name of the attention, from a list of objects with a `kind` and its numbers."""
+def edits_of(value: Any, parse: Callable[[Mapping[str, Any]], T]) -> dict[str, list[T]]:
+    """Edits by the name of the attention, from a list of objects with a `kind` and its numbers.
+
+    Those that take heads from another prompt come last.
+    """
     if not isinstance(value, list) or len(value) > EDITS:
         raise Refused(400, f"edits: pass a list of at most {EDITS} objects")
-    by_attention: dict[str, list[Edit]] = {}
-    for fields in value:
-        if not isinstance(fields, dict):
-            raise Refused(400, "edits: each must be an object")
-        edit = _edit(fields)
+    by_attention: dict[str, list[T]] = {}
+    if not all(isinstance(fields, dict) for fields in value):
+        raise Refused(400, "edits: each must be an object")
+    for fields in sorted(value, key=lambda each: each.get("kind") == "from"):
+        parsed = parse(fields)
         check_names(fields, "attention", "head", "kind", *NUMBERS.get(fields["kind"], ()))
-        by_attention.setdefault(text(fields, "attention", PATH), []).append(edit)
+        by_attention.setdefault(text(fields, "attention", PATH), []).append(parsed)
     return by_attention
 
 
-def _edit(fields: Mapping[str, Any]) -> Edit:
-    heads = None
-    if fields.get("head") is not None:
-        heads = integer(fields, "head", 0, 10_000)
+def edit(fields: Mapping[str, Any]) -> Edit:
+    """An edit of a head, or of all heads."""
+    heads = head_of(fields)
     match fields.get("kind"):
         case "scale":
             return Scale(number(fields, "factor", -100, 100), heads=heads)
@@ -54,3 +58,7 @@ def _edit(fields: Mapping[str, Any]) -> Edit:
             query, key = (integer(fields, name, 0, 1 << 31) for name in ("query", "key"))
             return Cell(query, key, number(fields, "weight", 0, 1), heads=heads)
     raise Refused(400, "kind: pass scale, temperature, hard or cell")
+
+
+def head_of(fields: Mapping[str, Any]) -> int | None:
+    return None if fields.get("head") is None else integer(fields, "head", 0, 10_000)

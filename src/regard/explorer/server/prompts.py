@@ -1,7 +1,5 @@
 """The routes of language models, and those that compute one head, one layer or one group of heads at a time."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -15,7 +13,7 @@ from regard.explorer.contract import pack, stacks
 from regard.explorer.prompt_runs import FromPrompt, Reading, read
 from regard.explorer.prompting import LanguageModel
 from regard.explorer.server.answers import HEAD, Answers, Options, floats
-from regard.explorer.server.edits import EDITS, PATH, edits_of
+from regard.explorer.server.edits import edit, edits_of, head_of
 from regard.explorer.server.models import Models
 from regard.explorer.server.runs import Prompt, Run, Runs
 from regard.serving import fields
@@ -104,7 +102,7 @@ class Prompts(Answers):
 
         The target of an encoder-decoder stays the same.
         """
-        edits = _edits(options.get("edits"))
+        edits = edits_of(options.get("edits"), _edit)
         text = fields.text(options, "text", TEXT, prompt.text)
         reading = prompt.reading
 
@@ -274,21 +272,11 @@ def _guarded(call: Callable[[], T]) -> T:
         ) from None
 
 
-def _edits(value: Any) -> dict[str, list[Edit | FromPrompt]]:
-    """Edits as of `edits_of`, and those that take heads from another prompt."""
-    if not isinstance(value, list) or len(value) > EDITS:
-        raise Refused(400, f"edits: pass a list of at most {EDITS} objects")
-    sources = [each for each in value if isinstance(each, dict) and each.get("kind") == "from"]
-    parsed: dict[str, list[Edit | FromPrompt]] = {
-        name: list(several)
-        for name, several in edits_of([each for each in value if each not in sources]).items()
-    }
-    for source in sources:
-        fields.check_names(source, "attention", "head", "kind", "text")
-        head = None if source.get("head") is None else fields.integer(source, "head", 0, 10_000)
-        edit = FromPrompt(fields.text(source, "text", TEXT), head)
-        parsed.setdefault(fields.text(source, "attention", PATH), []).append(edit)
-    return parsed
+def _edit(fields_of_edit: Options) -> Edit | FromPrompt:
+    """An edit, or one that takes heads from another prompt."""
+    if fields_of_edit.get("kind") != "from":
+        return edit(fields_of_edit)
+    return FromPrompt(fields.text(fields_of_edit, "text", TEXT), head_of(fields_of_edit))
 
 
 def _flag(options: Options, name: str) -> bool:
