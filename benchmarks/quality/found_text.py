@@ -274,7 +274,7 @@ class Bench:
         pairs = [(pair.source, pair.target) for pair in self.lines]
         references = []
         for (original, reference), source, linked in zip(
-            pairs, sources, word_links(self.translator.aligner(), pairs), strict=True
+            pairs, sources, word_links(self.translator.aligner, pairs), strict=True
         ):
             words = reference.split()
             changes = zip(original.split(), source.split(), strict=True)
@@ -358,7 +358,7 @@ class Bench:
         sources, references = [source for source, _ in pairs], [target for _, target in pairs]
         terms: list[tuple[str, str] | None] = []
         for (source, target), links in zip(
-            pairs, word_links(self.translator.aligner(), pairs), strict=True
+            pairs, word_links(self.translator.aligner, pairs), strict=True
         ):
             words = [
                 (source.split()[a].strip(MARKS), target.split()[b].strip(MARKS))

@@ -199,11 +199,7 @@ class _SentenceSearch:
 
     def links(self, pairs: Sequence[tuple[str, str]]) -> list[WordLinks]:
         """By the attention of the model that was exported; in a folder alone, words are linked by their order."""
-        if self.linking is not None:
-            return word_links(self.linking(), pairs)
-        return [
-            WordLinks.ordered(len(source.split()), len(target.split())) for source, target in pairs
-        ]
+        return word_links(self.linking, pairs)
 
     def _answers(
         self, pieces: list[list[str]], rows: list[int], limits: list[int], search: Search

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, repeat
@@ -141,12 +142,7 @@ class SentenceSearch:
 
     def links(self, pairs: Sequence[tuple[str, str]]) -> list[WordLinks]:
         """The links of the words, between white space, of sentences and translations, by their attention."""
-        assert self.linking is not None
-        try:
-            return word_links(self.linking(), pairs)
-        except ConfigurationError:  # a model without attention has only the order of the words
-            words = ((len(source.split()), len(target.split())) for source, target in pairs)
-            return [WordLinks.ordered(*counts) for counts in words]
+        return word_links(self.linking, pairs)
 
     def forced(self, text: str, target: str, length_penalty: float) -> Translation:
         """A sentence with a translation of others.
@@ -310,15 +306,20 @@ class SentenceSearch:
         )
 
 
-def word_links(aligner: Aligner, pairs: Sequence[tuple[str, str]]) -> list[WordLinks]:
-    """The links of the words of sentences and translations, by the attention of a model."""
+def word_links(
+    linking: Callable[[], Aligner] | None, pairs: Sequence[tuple[str, str]]
+) -> list[WordLinks]:
+    """The links of the words of sentences and translations, by the attention of a model, or else by their order."""
     words = [(normalised_words(source), normalised_words(target)) for source, target in pairs]
-    return [
-        WordLinks(
-            sorted(aligned.links), aligned.weights.argmax(0).tolist() if aligned.target else []
-        )
-        for aligned in aligner.align(words)
-    ]
+    with suppress(ConfigurationError):  # the model has no attention
+        if linking is not None:
+            return [
+                WordLinks(
+                    sorted(pair.links), pair.weights.argmax(0).tolist() if pair.target else []
+                )
+                for pair in linking().align(words)
+            ]
+    return [WordLinks.ordered(len(source), len(target)) for source, target in words]
 
 
 def translation_of(
