@@ -1,7 +1,5 @@
 """The explorer in a notebook: a widget of anywidget, whose kernel answers as a server does, or the page in a frame."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A language model that reads prompts: its tokenizer, its inputs, and the targets of an encoder-decoder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Translators: models, text, training, search and evaluation. Knows tensors and text, no screens."""
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

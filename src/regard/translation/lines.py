@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import fields, replace
 from itertools import chain, islice, repeat, zip_longest
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -256,18 +256,16 @@ def _line_translation(
         return translations[0]
     candidates = [_candidate(sentences, choice) for choice in _choices(translations, draws)]
 
-    def lists_of(field: str) -> list[str]:
-        return _concatenated(getattr(translation, field) for translation in translations)
-
+    names = "source_pieces target_pieces probabilities unknown unseen invented doubts".split()
+    lists: dict[str, Any] = {
+        name: _concatenated(getattr(translation, name) for translation in translations)
+        for name in names
+    }
+    lists["doubts"] = list(dict.fromkeys(lists["doubts"]))
     return Translation(
         source=line,
         **vars(candidates[0]),
-        source_pieces=lists_of("source_pieces"),
-        target_pieces=lists_of("target_pieces"),
-        probabilities=_concatenated(translation.probabilities for translation in translations),
-        unknown=lists_of("unknown"),
-        unseen=lists_of("unseen"),
-        invented=lists_of("invented"),
+        **lists,
         source_ids=_ids(translation.source_ids for translation in translations),
         target_ids=_ids(translation.target_ids for translation in translations),
         looks=_looks([translation.looks for translation in translations]),
@@ -278,7 +276,6 @@ def _line_translation(
         ),
         repeats=any(translation.repeats for translation in translations),
         unfinished=any(translation.unfinished for translation in translations),
-        doubts=list(dict.fromkeys(lists_of("doubts"))),
         read_as=dict(chain.from_iterable(each.read_as.items() for each in translations)),
         sentences=translations,
     )

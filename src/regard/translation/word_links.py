@@ -1,7 +1,5 @@
 """Word links of sentence pairs: learnt from the pairs, or read from the attention of a model."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 

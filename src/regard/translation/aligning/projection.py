@@ -1,7 +1,5 @@
 """Where a stretch of source words is in the translation, by the links of words."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 

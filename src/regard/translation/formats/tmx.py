@@ -4,8 +4,6 @@ lxml reads the file: entities stay as they are, no other file or address is read
 elements that are nested more than 256 deep and texts of over 10 MB.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One chain of samples: the links of all sentences in one direction, by one form of the words."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

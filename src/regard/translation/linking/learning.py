@@ -1,7 +1,5 @@
 """The probability of each word link of a text, learnt from the text itself."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How alike two words are by their letters: names, numbers and words of one origin are alike in both languages."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Sequence
 from typing import Any

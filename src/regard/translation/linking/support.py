@@ -1,7 +1,5 @@
 """How well each sentence pair is a translation, by its word links: whether other pairs have the same links."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -141,18 +141,12 @@ class Glossary:
                 raise DataError(f"{line}: the {side} has more than {_LONGEST} characters")
         node = self._folded if term.source == term.source.lower() else self._exact
         words = _TOKEN.findall(term.source)
-        for place, word in enumerate(words):
-            if word == _ANY:
-                continue
-            following = [*words, " ", " "][place + 1 : place + 3]
-            if following[0] != _ANY:
-                node = node.words.setdefault(word, _Node())
-            elif word[0].isalnum() and following[1] == " ":
-                node = node.beginnings.setdefault(word, _Node())
-            else:
+        for previous, word, following in zip([" ", *words], words, [*words[1:], " "], strict=False):
+            if word != _ANY:
+                nodes = node.beginnings if following == _ANY else node.words
+                node = nodes.setdefault(word, _Node())
+            elif not previous[0].isalnum() or following != " ":
                 raise DataError(f"{line}: {term.source!r}: a * stands at the end of a word only")
-        if words[0] == _ANY:
-            raise DataError(f"{line}: {term.source!r}: a * stands at the end of a word only")
         if node.term is None:
             node.term = term
             self.terms.append(term)

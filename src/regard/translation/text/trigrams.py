@@ -1,7 +1,6 @@
 """Which language a text may be in: the costs of its sequences of three letters, as learnt from other text."""
 
 import math
-import re
 import unicodedata
 from bisect import bisect_left
 from collections import Counter
@@ -14,10 +13,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from regard.translation.text.corpora import Pair
+from regard.translation.text.letters import WORD
 
 # The trigrams of a language: the 5,000 most frequent ones have 98% of those of Tatoeba's Spanish.
 _MOST_FREQUENT = 5000
-_NO_LETTER = re.compile(r"[\W\d_]+")
 # Of the validation sources, the share that may count as another language.
 _FOREIGN = 0.003
 # A word counts once for its language; from so many words on, more make it no surer.
@@ -146,7 +145,7 @@ class Language(BaseModel):
 
 def words(text: str) -> list[str]:
     """The words of a text in small letters."""
-    return _NO_LETTER.sub(" ", text.lower()).split()
+    return WORD.findall(text.lower())
 
 
 def _trigrams(word: str) -> list[str]:
