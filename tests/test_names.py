@@ -39,13 +39,14 @@ LIMITS = {
 
 def names(tree: ast.AST) -> Iterator[tuple[str, int]]:
     """Each name that a module gives to a parameter, a value or a function, and its line."""
+    nodes = [*ast.walk(tree)]
     skipped = {
         name
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.comprehension)
         for name in ast.walk(node.target)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name.strip("_"), node.lineno
             arguments = node.args

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +57,8 @@ PICKLES = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "she
 CODE = {"eval", "exec", "__import__", "builtins.eval", "builtins.exec"} | {"os.system", "os.popen"}
 SAFE = {"weights_only": "True", "allow_pickle": "False", "shell": "False"}
 SUSPICIOUS = PICKLES | {path.rpartition(".")[2] for path in CODE}
+# Code without any of these words has no danger, and need not be parsed.
+SIGNS = re.compile("|".join([*SUSPICIOUS, *SAFE, "load"]))
 
 
 def words(node: ast.AST) -> Iterator[str]:
@@ -69,6 +72,8 @@ def words(node: ast.AST) -> Iterator[str]:
 
 def dangers(code: str) -> set[str]:
     """Uses of a pickle, of evaluated code or of a shell: imported, as an attribute, or by its name in a string."""
+    if not SIGNS.search(code):
+        return set()
     tree = ast.parse(code)
     uses = {name for name in imported(tree) if PICKLES & set(name.split("."))}
     for node in ast.walk(tree):
