@@ -24,7 +24,7 @@ OFF = {"decoder.1.cross": [Scale(0.0, heads=[0])]}
 
 @pytest.fixture(scope="module")
 def translator() -> Translator:
-    return Translator.open("es-en")
+    return Translator.open("es-en-tiny")
 
 
 @pytest.mark.parametrize("text", ["¿Dónde está el gato?", TEXT, "No sé qué hacer con mi vida."])

@@ -13,7 +13,7 @@ HOST = "127.0.0.1:8000"
 
 @pytest.fixture(scope="module")
 def client():
-    app = application(Explorer(Models({"es-en": "es-en"})), [HOST])
+    app = application(Explorer(Models({"es-en": "es-en-tiny"})), [HOST])
     with TestClient(app, base_url=f"http://{HOST}", raise_server_exceptions=False) as client:
         yield client
 

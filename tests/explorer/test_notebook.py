@@ -74,7 +74,7 @@ def test_a_look_has_its_words_and_the_numbers_of_its_heads(seen, monkeypatch):
 
 def test_a_translation_shows_its_looks(monkeypatch):
     monkeypatch.setattr(notebook, "display", lambda scene, frame: scene)
-    translator = Translator.open("es-en")
+    translator = Translator.open("es-en-tiny")
     (made,) = translator.translate(["El gato negro duerme."], looks=True)
     scene = made.explore()
     assert scene.translation["translation"] == made.text

@@ -17,11 +17,17 @@ from regard.watching.edits import Hard
 TEXT = "La hermana de mi madre vive en una casa grande."
 
 
-@pytest.fixture(scope="module", params=["es-en", "es-en-recurrent"])
+@pytest.fixture(scope="module", params=["es-en-tiny", "es-en-recurrent"])
 def run(request):
     translator = Translator.open(request.param)
     scene, translation = explore(translator, TEXT)
     return scene, arithmetic(translator, translation)
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    translator = Translator.open("es-en-tiny")
+    return translator, translator.translate([TEXT])[0]
 
 
 def close(actual, two, tolerance=1e-4):
@@ -93,14 +99,14 @@ SETTINGS = {
 
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("edits", [{}, {"*": [Hard()]}], ids=["as it is", "edited"])
-def test_models_of_other_settings(name, edits):
+def test_models_of_other_settings(name, edits, shipped):
     torch.manual_seed(0)
-    actual_translator = Translator.open("es-en")
+    actual_translator, translation = shipped
     settings = TransformerSettings(width=32, heads=2, feed_forward=48, **SETTINGS[name])
     size = len(actual_translator.tokenizers.target)
     model = Transformer(settings, size, size, PAD).eval()
     translator = Translator(actual_translator.run, model, actual_translator.tokenizers)
-    numbers = arithmetic(translator, actual_translator.translate([TEXT])[0], edits)
+    numbers = arithmetic(translator, translation, edits)
     for look in numbers.looks:
         result = numbers.of(look, 1, 2, 1)
         stages = result["stages"]
@@ -130,9 +136,9 @@ def test_models_of_other_settings(name, edits):
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("score", [ScaledDot(), Cosine(3.0)], ids=["dot", "cosine"])
 @pytest.mark.parametrize("qk_norm", ["rms", "layer"])
-def test_a_split_score_passes_the_norms_of_queries_and_keys(norm, score, qk_norm):
+def test_a_split_score_passes_the_norms_of_queries_and_keys(norm, score, qk_norm, shipped):
     torch.manual_seed(0)
-    actual_translator = Translator.open("es-en")
+    actual_translator, translation = shipped
     settings = TransformerSettings(
         width=32, heads=2, feed_forward=48, norm=norm, positions="rotary"
     )
@@ -146,7 +152,7 @@ def test_a_split_score_passes_the_norms_of_queries_and_keys(norm, score, qk_norm
         if "norm" in name:
             torch.nn.init.normal_(weight)  # gains and biases of their own
     translator = Translator(actual_translator.run, model, actual_translator.tokenizers)
-    numbers = arithmetic(translator, actual_translator.translate([TEXT])[0])
+    numbers = arithmetic(translator, translation)
     for look in numbers.looks:
         stages = numbers.of(look, 1, 2, 1)
         close(stages["split"], stages["terms"]["score"], 1e-3)

@@ -34,7 +34,7 @@ VALUES = [None, True, "4", "--5", -1, 1.5, 1e9, 1e400, 10**30, [], {}, [1], "²"
 
 @pytest.fixture(scope="module")
 def client():
-    app = application(Explorer(Models({"es-en": "es-en"})), [HOST])
+    app = application(Explorer(Models({"es-en": "es-en-tiny"})), [HOST])
     with TestClient(app, base_url=f"http://{HOST}", raise_server_exceptions=False) as client:
         yield client
 
@@ -91,7 +91,7 @@ def test_queries_without_fields(client, route):
 
 def test_a_translation_with_gold_links_is_asked_for_by_its_number(client):
     gold = Gold([{(1, 0)}], [set()], [(["¿", "Dónde", "?"], ["Where", "?"])])
-    explorer = Explorer(Models({"es-en": "es-en"}), gold=gold)
+    explorer = Explorer(Models({"es-en": "es-en-tiny"}), gold=gold)
     with TestClient(application(explorer, [HOST]), base_url=f"http://{HOST}") as test_client:
         assert test_client.get("/api/pairs").json() == {"pairs": [["¿ Dónde ?", "Where ?"]]}
         right = {"model": "es-en", "pair": 0}
