@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.journeys.commands import PATIENCE, check_refused, fork, run
+from tests.journeys.commands import PATIENCE, check_refused, finish, run, start
 
 from regard.serving import guard, listening
 from regard.serving.listening import PortError, listen
@@ -35,11 +35,12 @@ class Server:
     """`regard explore` in a child of this process, which has torch already."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
-        out = folder / "out"
-        self.process = fork(folder / "errors", "explore", *arguments, out=out)
-        while not (match := re.search(r"http://127\.0\.0\.1:(\d+)/", text(out))):
-            assert self.process.alive(), self.process.finish()
-            time.sleep(0.02)
+        with (folder / "errors").open("wb") as errors:
+            self.process = start("explore", *arguments, stderr=errors)
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if match := re.search(rb"http://127\.0\.0\.1:(\d+)/", line):
+                break
         self.port = int(match[1])
 
     def ask(self, method: str, path: str, body: object = None, **headers: str):
@@ -53,7 +54,7 @@ class Server:
         return answer.status, answer.headers, read
 
     def translate(self, text: str):
-        return self.ask("POST", "/api/translate", {"model": "es-en", "text": text})
+        return self.ask("POST", "/api/translate", {"model": "es-en-tiny", "text": text})
 
     def healthy(self, within: float = 5.0) -> None:
         start = time.monotonic()
@@ -61,23 +62,19 @@ class Server:
         assert time.monotonic() - start < within
 
     def descriptors(self) -> int:
-        return len(os.listdir(f"/proc/{self.process.child.pid}/fd"))
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def memory(self) -> float:
         """Megabytes."""
-        status = Path(f"/proc/{self.process.child.pid}/status").read_text()
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=60)
 
     def stop(self) -> None:
-        self.process.child.kill()
-        self.process.child.join()
-
-
-def text(path: Path) -> str:
-    return path.read_text(encoding="ascii") if path.exists() else ""
+        self.process.kill()
+        self.process.communicate()
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +83,7 @@ def server(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(listening, "IDLE", 3)
         patch.setattr(guard, "SLOW", 3.0)
-        running = Server(tmp_path_factory.mktemp("server"), "es-en")
+        running = Server(tmp_path_factory.mktemp("server"), "es-en-tiny")
     assert running.translate("Hola.")[0] == 200
     yield running
     running.stop()
@@ -177,7 +174,7 @@ def test_strange_requests_open_nothing(server, lines):
 
 def test_a_text_of_a_million_words_is_refused(server):
     memory_before = server.memory()
-    length = len(json.dumps({"model": "es-en", "text": "palabra " * 1_000_000}))
+    length = len(json.dumps({"model": "es-en-tiny", "text": "palabra " * 1_000_000}))
     with server.connect() as client:
         client.sendall(
             f"POST /api/translate HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
@@ -259,7 +256,7 @@ def test_bodies_of_a_byte_now_and_then_are_dropped_while_others_are_served(serve
 
 def test_a_client_that_leaves_takes_its_work_along(server):
     leaving = [server.connect() for _ in range(40)]
-    body = json.dumps({"model": "es-en", "text": "Me gusta leer libros. " * 40})
+    body = json.dumps({"model": "es-en-tiny", "text": "Me gusta leer libros. " * 40})
     for client in leaving:
         client.sendall(
             f"POST /api/translate HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
@@ -274,7 +271,7 @@ def test_a_client_that_leaves_takes_its_work_along(server):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_signals_end_it_under_load(number, code, tmp_path):
-    running = Server(tmp_path, "es-en")
+    running = Server(tmp_path, "es-en-tiny")
     stopped = threading.Event()
 
     def load() -> None:
@@ -288,17 +285,17 @@ def test_signals_end_it_under_load(number, code, tmp_path):
     for thread in threads:
         thread.start()
     time.sleep(1)
-    running.process.send(number)
-    ended, errors = running.process.finish()
+    running.process.send_signal(number)
+    result = finish(running.process)
     stopped.set()
     for thread in threads:
         thread.join()
-    assert ended == code
-    assert "Traceback" not in errors
+    assert result.code == code
+    assert "Traceback" not in (tmp_path / "errors").read_text(encoding="utf-8")
 
 
 def test_a_port_in_use_is_named(server):
-    result = run("explore", "es-en", "--port", str(server.port))
+    result = run("explore", "es-en-tiny", "--port", str(server.port))
     check_refused(result, f"port {server.port}")
 
 

@@ -10,11 +10,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 import torch.distributed as dist
-from tests.journeys.commands import CACHE, PATIENCE, SOURCE, check_refused, fork, leftovers, run
+from tests.journeys.commands import PATIENCE, Result, check_refused, finish, leftovers, run, start
 
 from regard.cli import card
 from regard.cli.signals import Signals
@@ -23,37 +25,34 @@ from regard.translation.runs.layout import checkpoint_name
 PLAIN = ("--set", "model.dropout=0.0", "--set", "training.log_every=1")
 
 
-def torchrun(*arguments: str | Path) -> subprocess.Popen[str]:
-    """Two processes of a command, in surroundings that hold nothing of ours."""
-    surroundings = {
-        "PATH": os.environ.get("PATH", ""),
-        "PYTHONPATH": str(SOURCE),
-        "OMP_NUM_THREADS": "1",
-        "HOME": "/nonexistent",
-        "XDG_CACHE_HOME": CACHE,
-    }
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+def torchrun(*arguments: str | Path) -> subprocess.Popen[bytes]:
+    """Two processes of a command. They and torchrun are children, which have torch already."""
     # A busy machine takes longer to save than the 30 seconds that torchrun waits.
-    launcher += ["--shutdown-timeout", "300", "--nproc-per-node", "2", "-m", "--"]
-    command = [*launcher, "regard", *map(str, arguments)]
-    return subprocess.Popen(
-        command,
-        env=surroundings,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    launcher = "--standalone --shutdown-timeout 300 --nproc-per-node 2 -m -- regard".split()
+    module = "torch.distributed.run"
+    return start(*launcher, *arguments, module=module, program=launch, start_new_session=True)
 
 
-def ended(started: subprocess.Popen[str]) -> tuple[int, str, str]:
+def launch() -> int:
+    """torchrun, whose processes are children of it."""
+    from torch.distributed.run import main
+
+    def child(args: tuple[str, ...], env: dict[str, str], **settings: Any) -> object:
+        words = args[args.index("regard") + 1 :]
+        return start(*words, env=env, **{**settings, "stdout": None, "stderr": None})
+
+    place = "torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler"
+    with patch(f"{place}.Popen", child):
+        main(sys.argv[1:])
+    return 0
+
+
+def ended(started: subprocess.Popen[bytes]) -> Result:
     try:
-        out, err = started.communicate(timeout=PATIENCE)
+        return finish(started)
     except subprocess.TimeoutExpired:
         os.killpg(started.pid, signal.SIGKILL)  # the processes that it started, too
         raise
-    return started.returncode, out, err
 
 
 def newest(folder: Path) -> int:
@@ -78,7 +77,7 @@ def test_two_processes_train_as_one_and_go_on_as_one(corpus, tmp_path):
         assert time.monotonic() < limit, "nothing happened"
         time.sleep(0.05)
     first_run.send_signal(signal.SIGINT)
-    _, out, err = ended(first_run)
+    _, out, err, *_ = ended(first_run)
     (stopped,) = [line for line in out.split("\n") if line.startswith("stopped and saved at step")]
     step = int(stopped.split()[5].rstrip(";"))
     assert f"torchrun --nproc-per-node 2 -m -- regard train {folder} --resume" in stopped
@@ -108,36 +107,30 @@ def test_the_processes_end_when_torchrun_is_killed(corpus, tmp_path):
         assert time.monotonic() < limit, "nothing happened"
         time.sleep(0.05)
     started.kill()
-    _, _, err = ended(started)
     # A process may lose a connection that torchrun held before it sees that torchrun has ended.
-    assert re.search("error: .* has ended: continue from the newest checkpoint", err)
+    message = "error: .* has ended: continue from the newest checkpoint"
+    assert re.search(message, ended(started).err)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a process with a GPU cannot be forked")
-def test_a_mistake_is_told_once(corpus, tmp_path, monkeypatch):
+def test_a_mistake_is_told_once(corpus, tmp_path):
     """With the store and the variables of torchrun, in children of this process, which have torch already."""
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     variables = {
-        "WORLD_SIZE": 2,
-        "LOCAL_WORLD_SIZE": 2,
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": store.port,
-        "TORCHELASTIC_USE_AGENT_STORE": True,
-        "TORCHELASTIC_RESTART_COUNT": 0,
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RESTART_COUNT": "0",
     }
-    for name, value in variables.items():
-        monkeypatch.setenv(name, str(value))
-    folder, ranks = tmp_path / "run", []
-    for rank in range(2):
-        monkeypatch.setenv("RANK", str(rank))
-        monkeypatch.setenv("LOCAL_RANK", str(rank))
-        out, errors = tmp_path / f"out-{rank}", tmp_path / f"errors-{rank}"
-        command = ("train", corpus / "tiny.toml", "--run", folder, "--data", tmp_path)
-        ranks.append(fork(errors, *command, out=out))
-    codes, texts = zip(*(rank.finish() for rank in ranks), strict=True)
-    assert codes == (1, 1)
-    assert "".join(texts).count("error: train.es: no such file") == 1
-    assert [(tmp_path / f"out-{rank}").read_text() for rank in range(2)] == ["", ""]
+    folder = tmp_path / "run"
+    command = ("train", corpus / "tiny.toml", "--run", folder, "--data", tmp_path)
+    ranks = [start(*command, env={**variables, "RANK": r, "LOCAL_RANK": r}) for r in "01"]
+    results = [finish(rank) for rank in ranks]
+    assert [result.code for result in results] == [1, 1]
+    assert sum(result.err.count("error: train.es: no such file") for result in results) == 1
+    assert [result.out for result in results] == ["", ""]
     assert not folder.exists()
 
 

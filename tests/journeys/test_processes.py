@@ -9,11 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from tests.journeys.commands import PATIENCE, Fork, finish, fork, leftovers, preload, process
+from tests.journeys.commands import PATIENCE, finish, leftovers, preload, process, start
 from tests.journeys.commands import run_apart as run
 
 from regard.translation.settings import toml
@@ -22,20 +23,21 @@ from regard.translation.training.loop import Trainer
 from regard.translation.training.preparation import prepare
 
 
-def wait_for(condition: Callable[[], object], started: Fork) -> None:
+def wait_for(condition: Callable[[], object], started: subprocess.Popen[bytes]) -> None:
     limit = time.monotonic() + PATIENCE
     while not condition():
-        assert started.alive(), started.finish()
+        assert started.poll() is None, finish(started)
         assert time.monotonic() < limit, "nothing happened"
         time.sleep(0.01)
 
 
-def endless(corpus: Path, folder: Path) -> Fork:
+def endless(corpus: Path, folder: Path) -> subprocess.Popen[bytes]:
     """A training that saves at every step and would go on for hours, resumed where there is one."""
     sets = ["training.max_steps=1000000", "training.save_every=1", "training.validate_every=999999"]
     more = [part for each in sets for part in ("--set", each)]
     more += ["--resume"] if folder.exists() else []
-    return fork(folder.with_name("errors"), "train", corpus / "tiny.toml", "--run", folder, *more)
+    command = ("train", corpus / "tiny.toml", "--run", folder, *more)
+    return start(*command, stdout=subprocess.DEVNULL)
 
 
 def newest(folder: Path) -> int:
@@ -106,8 +108,9 @@ def test_fifty_kills_at_any_moment_leave_a_checkpoint_that_works(corpus, tmp_pat
 
     started = endless(corpus, folder)  # and the command goes on from there, and tidies up
     wait_for(lambda: newest(folder) > reached, started)
-    started.send(signal.SIGTERM)
-    assert started.finish() == (143, "")
+    started.send_signal(signal.SIGTERM)
+    result = finish(started)
+    assert (result.code, result.err) == (143, "")
     assert leftovers(folder) == []
 
 
@@ -115,8 +118,8 @@ def shared_memory() -> set[str]:
     return set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
 
 
-def children(started: Fork) -> list[str]:
-    path = Path(f"/proc/{started.child.pid}/task/{started.child.pid}/children")
+def children(started: subprocess.Popen[bytes]) -> list[str]:
+    path = Path(f"/proc/{started.pid}/task/{started.pid}/children")
     return path.read_text(encoding="ascii").split() if path.exists() else []
 
 
@@ -127,11 +130,11 @@ def test_two_signals_end_a_training_at_once(corpus, tmp_path):
     assert (
         children(started) == []
     )  # data comes from no process of its own: there is none to be left behind
-    started.send(signal.SIGINT)
-    started.send(signal.SIGINT)
-    code, err = started.finish()
-    assert code == 130
-    assert "Traceback" not in err
+    started.send_signal(signal.SIGINT)
+    started.send_signal(signal.SIGINT)
+    result = finish(started)
+    assert result.code == 130
+    assert "Traceback" not in result.err
     assert shared_memory() <= shared
     assert run("translate", "--model", folder, "--beam", "1", "El gato").code == 0
 
@@ -163,23 +166,12 @@ def test_a_bare_locale_reads_and_writes_utf8(trained):
 
 
 def test_a_closed_pipe_ends_silently(trained, tmp_path):
-    started = process("translate", "--model", trained, "--beam", "1", stdin=subprocess.PIPE)
+    started = start("translate", "--model", trained, "--beam", "1", stdin=subprocess.PIPE)
     assert started.stdout is not None
     started.stdout.close()
     result = finish(started, b"El gato\n" * 100)
     assert result.code == 141
     assert result.err == ""
-
-
-def closed(redirection: str, *arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "regard", *map(str, arguments)]
-    return subprocess.run(
-        ["sh", "-c", f'exec "$@" {redirection}', "sh", *command],
-        capture_output=True,
-        timeout=PATIENCE,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
 
 
 def test_a_folder_in_the_place_of_standard_input_is_refused_by_the_interpreter(trained, tmp_path):
@@ -195,10 +187,19 @@ def test_a_folder_in_the_place_of_standard_input_is_refused_by_the_interpreter(t
 
 
 def test_closed_streams_are_told_apart_from_empty_ones(trained):
-    result = closed("<&-", "translate", "--model", trained)
-    assert result.returncode == 1
-    assert b"error: standard input is closed" in result.stderr
-    result = closed(">&-", "translate", "--model", trained, "El gato")
-    assert result.returncode == 1
-    assert b"error: standard output is closed" in result.stderr
-    assert closed("2>&-", "no-such-command").returncode == 2
+    result = finish(start("translate", "--model", trained, closed=[0]))
+    assert result.code == 1
+    assert "error: standard input is closed" in result.err
+    result = finish(start("translate", "--model", trained, "El gato", closed=[1]))
+    assert result.code == 1
+    assert "error: standard output is closed" in result.err
+    assert finish(start("no-such-command", closed=[2])).code == 2
+
+
+@pytest.mark.parametrize("descriptor", [0, 1, 2])
+def test_the_interpreter_has_no_stream_where_nothing_is_open(descriptor):
+    """As a child of this process has none: see `start`."""
+    program = f"import os, sys; os._exit(sys.{('stdin', 'stdout', 'stderr')[descriptor]} is None)"
+    closing = partial(os.close, descriptor)
+    ended = subprocess.run([sys.executable, "-c", program], preexec_fn=closing, check=False)
+    assert ended.returncode == 1

@@ -6,14 +6,12 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
-from tests.journeys.commands import check_refused, run
+from tests.journeys.commands import check_refused, run, start
 
 if not Path("/proc/self/task").exists():
     pytest.skip("no /proc on this system", allow_module_level=True)
@@ -36,12 +34,9 @@ def translation(address: str) -> str:
 
 
 def test_a_killed_worker_is_replaced_and_a_signal_ends_all():
-    command = [sys.executable, "-m", "regard", "serve", "es-en-tiny", "--port", "0"]
-    process = subprocess.Popen(
-        [*command, "--workers", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = start("serve", "es-en-tiny", "--port", "0", "--workers", "2")
     try:
-        address = re.search(r"http://\S+/", process.stdout.readline())[0]
+        address = re.search(r"http://\S+/", process.stdout.readline().decode())[0]
         assert translation(address) == "The cat sleeps."
         while len(before := workers(process.pid)) < 2:
             time.sleep(0.1)
@@ -56,7 +51,7 @@ def test_a_killed_worker_is_replaced_and_a_signal_ends_all():
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 143
-    assert "Traceback" not in errors
+    assert b"Traceback" not in errors
     assert not any(Path(f"/proc/{worker}").exists() for worker in after)
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tests.journeys.commands import Bytes, check_refused, finish, process, standing_in
-from tests.journeys.commands import run_apart as run
+from tests.journeys.commands import Bytes, check_refused, finish, run, run_apart, standing_in, start
 
 from regard.cli import shipped
 from regard.cli.main import main
@@ -254,7 +253,7 @@ def test_a_stream_is_answered_before_it_is_read_to_its_end(trained, monkeypatch)
 def test_memory_does_not_grow_with_the_input(trained):
     def growth(lines: int) -> int:
         text = "".join(f"El gato {number}\n" for number in range(lines))
-        result = run("translate", "--model", trained, "--beam", "1", stdin=text.encode())
+        result = run_apart("translate", "--model", trained, "--beam", "1", stdin=text.encode())
         assert len(result.lines) == lines
         return result.growth
 
@@ -263,7 +262,7 @@ def test_memory_does_not_grow_with_the_input(trained):
 
 
 def test_whoever_reads_only_the_first_line_hears_of_no_error(trained):
-    translating = process(
+    translating = start(
         "translate", "--model", trained, "--beam", "1", stdin=subprocess.PIPE, bufsize=0
     )
     assert translating.stdin is not None

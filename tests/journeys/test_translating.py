@@ -8,8 +8,7 @@ import sys
 import unicodedata
 
 import pytest
-from tests.journeys.commands import check_refused
-from tests.journeys.commands import run_apart as run
+from tests.journeys.commands import check_refused, run, run_apart
 
 from regard.cli import shipped
 
@@ -85,7 +84,8 @@ def test_lone_surrogates_are_no_crash(trained):
 
 @pytest.mark.parametrize("line", ["a" * 10**6, "el " * 100_000], ids=["word", "words"])
 def test_an_endless_line_is_cut_and_said_so(line, trained):
-    result = run("translate", "--model", trained, "--beam", "1", stdin=f"El sol\n{line}\n".encode())
+    text = f"El sol\n{line}\n".encode()
+    result = run_apart("translate", "--model", trained, "--beam", "1", stdin=text)
     assert result.code == 0
     assert len(result.lines) == 2
     assert "1 of 2 sentences were longer than 512 pieces" in result.err

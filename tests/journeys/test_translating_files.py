@@ -9,8 +9,7 @@ import subprocess
 import time
 
 import pytest
-from tests.journeys.commands import check_refused, leftovers, process
-from tests.journeys.commands import run_apart as run
+from tests.journeys.commands import check_refused, leftovers, run, start
 
 SENTENCES = ["El gato ve el mar hoy.", "", "El niño come aquí.", "El sol busca la casa."]
 TEXT = "".join(line + "\n" for line in SENTENCES).encode()
@@ -59,7 +58,7 @@ def test_a_line_that_cannot_be_read_is_named_and_the_old_output_stays(style, tra
 def test_a_kill_leaves_neither_half_an_output_nor_another_file(trained, tmp_path):
     out = tmp_path / "text.en"
     arguments = ("--model", trained, "--line-buffered", "--output", out)
-    started = process("translate", *arguments, stdin=subprocess.PIPE)
+    started = start("translate", *arguments, stdin=subprocess.PIPE)
     assert started.stdin is not None
     started.stdin.write(TEXT)
     started.stdin.flush()

@@ -6,8 +6,7 @@ import gzip
 import lzma
 
 import pytest
-from tests.journeys.commands import check_refused, leftovers
-from tests.journeys.commands import run_apart as run
+from tests.journeys.commands import check_refused, leftovers, run
 
 TINY = ("--model", "es-en-tiny")
 SRT = "1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>El gato\r\nduerme.</i>\r\n\r\n2\r\n"
