@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from tests.journeys.commands import run_apart as run
-from tests.journeys.commands import run_here
+from tests.journeys.commands import run, run_here
 
 import regard
 from regard.cli import shipped

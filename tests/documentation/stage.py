@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
-from tests.journeys.commands import run_apart as run
+from tests.journeys.commands import run
 from tests.journeys.conftest import WORDS
 
 from regard.translation.settings.toml import dump, parse

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.documentation.blocks import DOCUMENTS, ROOT, Block, blocks, complaint, hidden
 from tests.documentation.stage import build, shortened
-from tests.journeys.commands import run_apart as run
+from tests.journeys.commands import run
 
 from regard.cli.commands import explore
 from regard.cli.output.progress import Reporter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.journeys.commands import run_apart as run
+from tests.journeys.commands import run
 
 from regard.cli.output import report
 
