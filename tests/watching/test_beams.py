@@ -13,6 +13,8 @@ from torch import nn
 import regard
 from regard.watching.table import tokens_read
 
+pytestmark = pytest.mark.usefixtures("one_interception")
+
 HEADS, WIDTH, SOURCE, BEAMS = 2, 4, 5, 3
 STEPS = 6
 

@@ -15,6 +15,8 @@ from torch.nn import functional as F
 import regard
 from regard.watching.edits import Cell, Edit, Hard, Scale, Temperature
 
+pytestmark = pytest.mark.usefixtures("one_interception")
+
 
 class Plain(nn.Module):
     """Attention by one function, with or without grouped keys."""

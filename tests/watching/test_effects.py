@@ -17,6 +17,8 @@ from regard import metrics
 from regard.edits import From, Mean, Scale
 from regard.watching import WatchError
 
+pytestmark = pytest.mark.usefixtures("one_interception")
+
 
 def gpt2_layers(model):
     return [block.attn.c_proj for block in model.transformer.h]

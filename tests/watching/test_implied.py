@@ -18,6 +18,8 @@ flash = pytest.importorskip("transformers.modeling_flash_attention_utils")
 from transformers.integrations.flash_attention import flash_attention_forward  # noqa: E402
 from transformers.masking_utils import flash_attention_mask  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_interception")
+
 SUPPORTED = ("dropout_p", "window_size", "deterministic", "softcap", "s_aux")
 OTHERS = (
     "learnable_sink",

@@ -10,6 +10,8 @@ from torch.nn import functional as F
 
 import regard
 
+pytestmark = pytest.mark.usefixtures("one_interception")
+
 STEPS = 5
 LENGTHS = [6, 4]
 SCORES = {

@@ -12,6 +12,8 @@ from tests.watching.cases import Fused
 import regard
 from regard.explorer.contract import pack
 
+pytestmark = pytest.mark.usefixtures("one_interception")
+
 LENGTHS = (7, 3, 5)
 LONGEST = max(LENGTHS)
 LOWEST = torch.finfo(torch.float32).min

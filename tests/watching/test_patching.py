@@ -14,6 +14,8 @@ import regard
 from regard.edits import From, Mean, Scale
 from regard.watching import WatchError
 
+pytestmark = pytest.mark.usefixtures("one_interception")
+
 CLEAN, CORRUPTED = TOKENS[:1], torch.tensor([[3, 5, 8, 3, 5, 8, 9]])
 CASES = {
     "gpt2": (gpt2, lambda model: model.transformer.h[1].attn.c_proj, 3),
