@@ -1,7 +1,6 @@
 """Every block of the documents runs, or says why not: commands in a prepared folder, Python in one namespace a page."""
 
 import doctest
-import os
 import re
 import shlex
 import shutil
@@ -41,7 +40,6 @@ def stage_copy(stage, tmp_path, monkeypatch):
     folder = Path(shutil.copytree(stage, tmp_path / "here"))
     monkeypatch.chdir(folder)
     monkeypatch.delenv("REGARD_DATA", raising=False)
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(Reporter, "draw_curves", lambda self: None)
     monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets: [s.close() for s in sockets])
     monkeypatch.setattr(explore.typer, "launch", lambda address: None)

@@ -5,7 +5,6 @@ The model ends no sentence by itself, so its configuration keeps translations ab
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from collections.abc import Iterator
@@ -124,8 +123,6 @@ def corpus_copy(corpus: Path, tmp_path: Path) -> Path:
 def elsewhere(tmp_path: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Work in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    # No test cuts the power, and a busy disk takes its time.
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 @pytest.fixture
