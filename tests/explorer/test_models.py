@@ -70,12 +70,12 @@ def test_a_broken_checkpoint_is_refused(trained, tmp_path):
     models.open("own@step-100")
 
 
-def test_few_checkpoints_are_kept_open(trained):
+def test_few_checkpoints_are_kept_open(trained, monkeypatch):
+    monkeypatch.setattr(Models, "_translator", lambda self, name: [name])
     models = Models({"own": trained})
-    for step in range(KEPT + 5):
-        models._open[f"own@step-{step}"] = models.open("own@step-100")
-    models.open("own@step-200")
-    assert len(models._open) == KEPT + 1
+    opened = [models.open(f"own@step-{step}") for step in range(KEPT + 5)]
+    assert models.open.cache_info().currsize == KEPT + 1
+    assert models.open(opened[-1][0]) is opened[-1]
 
 
 def test_the_attention_of_the_recurrent_decoder_is_of_source_and_target():

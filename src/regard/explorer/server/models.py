@@ -1,7 +1,7 @@
 """The models that a server was started with, and their checkpoints, opened when they are first asked for."""
 
-from collections import OrderedDict
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from regard.serving.errors import Refused
@@ -28,7 +28,8 @@ class Models:
         memory: str | Path | None = None,
     ) -> None:
         self._folders, self._device, self._memory = dict(folders), device, memory
-        self._open: OrderedDict[str, Translator] = OrderedDict()
+        # Those of models that are broken, or not trained yet, are asked for again.
+        self.open = lru_cache(len(self._folders) + KEPT)(self._translator)
 
     @property
     def names(self) -> list[str]:
@@ -47,26 +48,18 @@ class Models:
             return next(reversed(self._checkpoints(name)), name)
         return name
 
-    def open(self, name: str) -> Translator:
-        """The translator of this name.
-
-        Raises:
-            Refused: there is none.
-            ModelError: it is broken, or nothing is trained yet.
-        """
-        if name not in self._open:
-            self._open[name] = self._translator(name)
-        self._open.move_to_end(name)
-        while len(self._open) > len(self._folders) + KEPT:
-            self._open.popitem(last=False)
-        return self._open[name]
-
     def _checkpoints(self, name: str) -> dict[str, Path]:
         """The checkpoints of a run by name."""
         named_folders = checkpoints(find(self._folders[name]))
         return {f"{name}@{folder.name}": folder for _, folder in named_folders}
 
     def _translator(self, name: str) -> Translator:
+        """The translator of this name; `open` keeps those of the last requests.
+
+        Raises:
+            Refused: there is none.
+            ModelError: it is broken, or nothing is trained yet.
+        """
         if name in self._folders:
             translator = Translator.open(self._folders[name], self._device)
             if self._memory is not None:

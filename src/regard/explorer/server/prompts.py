@@ -166,7 +166,7 @@ class Prompts(Answers):
 
         def call(task: Task) -> dict[str, Any]:
             task("running the model", 0, 1)
-            split, token_name = _guarded(prompt.direct), reading.names([token])[0]
+            split, token_name = _guarded(lambda: prompt.direct), reading.names([token])[0]
             if isinstance(split, str):
                 return {"token": token_name, "objection": split}
             arithmetic = run.arithmetic(self.models)

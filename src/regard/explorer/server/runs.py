@@ -4,6 +4,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any
 
 from torch import Tensor
@@ -34,26 +35,21 @@ class Prompt:
     reading: Reading
     text: str
     chat: bool
-    _direct: Direct | str | None = None
-    _splits: ScoreSplits | None = None
     _effects: dict[tuple[int, int | None, int, str], Effects] = field(default_factory=dict)
 
+    @cached_property
     def direct(self) -> Direct | str:
-        """The summands of its logits, or why there are none; computed once."""
-        if self._direct is None:
-            reading = self.reading
-            self._direct = direct(reading.language.model, reading.run_again, reading.seen)
-        return self._direct
+        """The summands of its logits, or why there are none."""
+        return direct(self.reading.language.model, self.reading.run_again, self.reading.seen)
 
+    @cached_property
     def splits(self) -> ScoreSplits | str:
         """The splits of its scores by those summands, or why there are none."""
-        split, reading = self.direct(), self.reading
+        split, reading = self.direct, self.reading
         if isinstance(split, str):
             return split
-        if self._splits is None:
-            paths = {name: reading.seen.path(name) for name in reading.seen}
-            self._splits = ScoreSplits(reading.language.model, reading.run_again, split, paths)
-        return self._splits
+        paths = {name: reading.seen.path(name) for name in reading.seen}
+        return ScoreSplits(reading.language.model, reading.run_again, split, paths)
 
     def effects(
         self, token: int, minus: int | None, place: int, other_text: str, task: Task
@@ -71,8 +67,8 @@ class Prompt:
     @property
     def nbytes(self) -> int:
         """The memory of its queries, keys, values and summands."""
-        split = self._direct.nbytes if isinstance(self._direct, Direct) else 0
-        return self.reading.nbytes + split
+        split = vars(self).get("direct")  # if they were computed
+        return self.reading.nbytes + (split.nbytes if isinstance(split, Direct) else 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,13 +114,9 @@ class Run:
     def arithmetic(self, models: Models) -> Arithmetic:
         """The numbers of this pass; that of a translation is run again when they are first asked for."""
         if self.prompt is not None:
-            reading = self.prompt.reading
-            return Arithmetic(
-                reading.language.model,
-                reading.seen,
-                change=reading.edited,
-                splits=self.prompt.splits,
-            )
+            prompt, reading = self.prompt, self.prompt.reading
+            model, splits = reading.language.model, lambda: prompt.splits
+            return Arithmetic(model, reading.seen, change=reading.edited, splits=splits)
         if self.translation is None:
             raise Refused(400, "run: this run has no model that could be run again")
         if not self._numbers:
@@ -138,7 +130,7 @@ class Runs:
 
     def __init__(self) -> None:
         self._runs: OrderedDict[str, Run] = OrderedDict()
-        self._tiles: OrderedDict[tuple[Attention, int], Tiles] = OrderedDict()
+        self.tiles = lru_cache(PYRAMIDS)(_tiles)
 
     def add(self, run: Run) -> str:
         """Keep a run; returns its id."""
@@ -159,12 +151,7 @@ class Runs:
         self._runs.move_to_end(name)
         return self._runs[name]
 
-    def tiles(self, attention: Attention, head: int) -> Tiles:
-        """The tiles of a head, or of the mean of the heads (-1)."""
-        at = (attention, head)
-        if at not in self._tiles:
-            self._tiles[at] = Tiles(contract.of_head(attention.look, head))
-        self._tiles.move_to_end(at)
-        while len(self._tiles) > PYRAMIDS:
-            self._tiles.popitem(last=False)
-        return self._tiles[at]
+
+def _tiles(attention: Attention, head: int) -> Tiles:
+    """The tiles of a head, or of the mean of the heads (-1)."""
+    return Tiles(contract.of_head(attention.look, head))
