@@ -22,6 +22,7 @@ from regard.translation.models.protocol import (
 from regard.translation.text.batches import targets
 from regard.translation.text.tokenizer import EOS
 
+Translations = Sequence[Sequence[int]]
 # Positions whose logits are held at a time.
 _ROWS = 1024
 # "decoder.2.cross", or of one model of an ensemble "0.decoder.2.cross"
@@ -34,7 +35,7 @@ def score(
     model: TranslationModel,
     source: SourceIds,
     lengths: Lengths,
-    translations: Sequence[Sequence[int]],
+    translations: Translations,
     *,
     length_penalty: float = 1.0,
     recall: Recall | None = None,
@@ -70,10 +71,7 @@ def score(
 
 
 def states(
-    model: TranslationModel,
-    source: SourceIds,
-    lengths: Lengths,
-    translations: Sequence[Sequence[int]],
+    model: TranslationModel, source: SourceIds, lengths: Lengths, translations: Translations
 ) -> tuple[Float[Tensor, "tokens width"], Int[Tensor, " tokens"]]:
     """The output layer's input before each token of given translations and their ends, and these tokens.
 
@@ -93,7 +91,7 @@ def looks(
     model: TranslationModel,
     source: SourceIds,
     lengths: Lengths,
-    translations: Sequence[Sequence[int]],
+    translations: Translations,
     only: str | None = None,
 ) -> Looks:
     """Every look of the model while it writes given translations, or the one of that name, if there is such a look.
@@ -189,7 +187,7 @@ def coverage(weights: Float[Tensor, "written source"]) -> float:
     return float(weights.sum(0).clamp(_LEAST, 1).log().sum())
 
 
-def _read(source: SourceIds, translations: Sequence[Sequence[int]]) -> Int[Tensor, "batch target"]:
+def _read(source: SourceIds, translations: Translations) -> Int[Tensor, "batch target"]:
     if len(translations) != len(source):
         raise ConfigurationError(f"{len(translations)} translations for {len(source)} sources")
     return targets(translations)[0].to(source.device)

@@ -1,7 +1,8 @@
 """Text with tags, as a translator reads it: each tag of a format is a short one, and is put back in its place."""
 
+import html
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -157,6 +158,13 @@ def tidied(pieces: Sequence[Piece]) -> list[Piece]:
     return [
         Piece(" ".join(f".{text}.".split())[1:-1]) if role == "text" else Piece(text, role)
         for text, role in _merged(pieces)
+    ]
+
+
+def decoded(pieces: Iterable[Piece]) -> list[Piece]:
+    """The pieces, those of text with their references of HTML decoded."""
+    return [
+        Piece(html.unescape(text)) if role == "text" else Piece(text, role) for text, role in pieces
     ]
 
 

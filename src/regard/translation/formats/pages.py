@@ -14,7 +14,15 @@ from itertools import islice, pairwise
 from typing import Literal, NamedTuple
 
 from regard.translation.formats.document import Document, refuse
-from regard.translation.formats.markup import Markup, Piece, Role, bare, spaces_apart, tidied
+from regard.translation.formats.markup import (
+    Markup,
+    Piece,
+    Role,
+    bare,
+    decoded,
+    spaces_apart,
+    tidied,
+)
 from regard.translation.text.replacements import Replacement
 
 # Elements within a sentence. All others divide the text.
@@ -104,14 +112,7 @@ class Run:
 
     @property
     def markup(self) -> Markup:
-        return Markup.of(
-            tidied(
-                [
-                    p._replace(text=html.unescape(p.text)) if p.role == "text" else p
-                    for p in self.pieces
-                ]
-            )
-        )
+        return Markup.of(tidied(decoded(self.pieces)))
 
     @property
     def has_words(self) -> bool:
@@ -304,7 +305,7 @@ def _runs(text: str) -> Iterator[Run]:
 
 def _divided(run: Sequence[tuple[Mark, Piece]]) -> Iterator[Run]:
     """A run without what stands around its words, and the attributes of these tags."""
-    inside = bare([piece._replace(text=html.unescape(piece.text)) for _, piece in run])
+    inside = bare(decoded(piece for _, piece in run))
     for mark, _ in run[: inside.start]:
         yield Run(mark.place, [], mark.attributes)
     marks, pieces = [mark for mark, _ in run[inside]], [piece for _, piece in run[inside]]

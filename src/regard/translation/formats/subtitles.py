@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from itertools import accumulate, islice, pairwise
 
 from regard.translation.formats.document import Document, Passage, library, refuse
-from regard.translation.formats.markup import Markup, Piece, Role, bare, tidied
+from regard.translation.formats.markup import Markup, Piece, Role, bare, decoded, tidied
 from regard.translation.text.batches import grouped
 from regard.translation.text.replacements import Replacement
 
@@ -218,7 +218,7 @@ def _captions(text: str, start: int, length: int, is_vtt: bool) -> Iterator[Capt
             caption = Caption(
                 start=start + len(content) - len(content.lstrip()),
                 stop=start + len(content.rstrip()),
-                pieces=tuple(_decoded(pieces[inside]) if is_vtt else pieces[inside]),
+                pieces=tuple(decoded(pieces[inside]) if is_vtt else pieces[inside]),
                 newline="\r\n" if "\r\n" in content else "\n",
             )
             if any(any(map(str.isalpha, line)) for line in caption.lines):
@@ -230,11 +230,6 @@ def _pieces(text: str, plain: Role) -> Iterator[Piece]:
     for place, content in enumerate(_TAGS.split(text)):
         if content:
             yield Piece(content, _role(content) if place % 2 else plain)
-
-
-def _decoded(pieces: Sequence[Piece]) -> Iterator[Piece]:
-    for piece in pieces:
-        yield Piece(html.unescape(piece.text)) if piece.role == "text" else piece
 
 
 def _role(tag: str) -> Role:
