@@ -96,10 +96,9 @@ def test_an_entry_read_in_both_ways_counts_twice(tiny, copied):
     def entries_read(**reading: int) -> int:
         tiny.read_memory(copied, **reading)
         hidden = torch.randn(1, tiny.model.output.weight.shape[1], generator=torch.Generator())
-        numbers = torch.arange(len(PAIRS)).unsqueeze(0) + len(tiny.recall.space.centroids) * (
-            reading["lists"] > 0
-        )
-        spans = Spans.plain(numbers) if reading["similar"] else None
+        spans = Spans.none(1)
+        if reading["similar"]:
+            spans = Spans.plain(tiny.recall.tables[1], torch.arange(len(PAIRS)).unsqueeze(0))
         return tiny.recall.nearest(hidden, spans, 2000)[0].isfinite().sum().item()
 
     lists, sentences = entries_read(similar=0, lists=9), entries_read(similar=3, lists=0)
@@ -355,7 +354,7 @@ def _rows(translator: Translator, folder: Path) -> list[tuple[int, ...]]:
     """Codes and tokens of all entries, in their order."""
     with translator.datastore(folder) as datastore:
         assert isinstance(datastore, Datastore)
-        table = datastore.table(lists=False, sentences=True)
+        _, table = datastore.tables(lists=False, sentences=True)
     return [
         (*codes, token)
         for codes, token in zip(table.codes.tolist(), table.tokens.tolist(), strict=True)

@@ -30,7 +30,7 @@ from regard.errors import ConfigurationError, CorruptedError, ModelError, one_li
 from regard.memory.store import Store
 from regard.translation import checksums
 from regard.translation.datastore.sentences import Example, Sentences, blaming
-from regard.translation.datastore.space import Space
+from regard.translation.datastore.space import COMPONENTS, Space
 from regard.translation.datastore.table import Table
 from regard.translation.text.tokenizer import EOS
 
@@ -206,8 +206,8 @@ class Datastore:
         with blaming(self.folder):
             self._states.append(rows, None, None, None, kinds)
 
-    def table(self, *, lists: bool, sentences: bool) -> Table:
-        """All entries: by their lists, by their sentences, or the former and then the latter."""
+    def tables(self, *, lists: bool, sentences: bool) -> tuple[Table, Table]:
+        """All entries by their lists, and by their sentences; empty tables where they are not wanted."""
         assert self.space is not None or not len(self)
         codes, tokens, list_of = self._rows()
         ends = tokens == EOS  # a sentence ends with its end token
@@ -217,13 +217,12 @@ class Datastore:
             torch.from_numpy(np.cumsum(ends) - ends),
             np.concatenate([[0], np.flatnonzero(ends) + 1]),
         )
-        if not lists:
-            return by_sentence
-        order = np.argsort(list_of, kind="stable")
-        count = 0 if self.space is None else len(self.space.centroids)
-        starts = np.concatenate([[0], np.cumsum(np.bincount(list_of, minlength=count))])
-        by_list = by_sentence.reordered(order, starts)
-        return by_list.with_later(by_sentence) if sentences else by_list
+        by_list = Table.empty()
+        if lists:
+            count = 0 if self.space is None else len(self.space.centroids)
+            starts = np.concatenate([[0], np.cumsum(np.bincount(list_of, minlength=count))])
+            by_list = by_sentence.reordered(np.argsort(list_of, kind="stable"), starts)
+        return by_list, by_sentence if sentences else Table.empty()
 
     def _rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Codes, tokens and lists of all entries."""
@@ -231,7 +230,7 @@ class Datastore:
             spans = self._states.spans()
             if not spans:
                 nothing = np.zeros(0, np.int64)
-                return np.zeros((0, 1), np.int8), nothing, nothing
+                return Table.empty().codes, nothing, nothing
             rows = np.concatenate([self._states.vectors("keys").read(*span) for span in spans])
         width = rows.shape[1] - _LIST.itemsize - _TOKEN.itemsize
         codes, lists, tokens = np.split(rows, [width, width + _LIST.itemsize], 1)
@@ -267,7 +266,12 @@ class Datastore:
         if expected is None:
             return None
         checksums.content(path, expected)
-        return Space.read(path)
+        space = Space.read(path)
+        if space.directions.shape[1] != COMPONENTS:
+            raise ModelError(
+                f"{self.folder}: was made by an earlier version: make it again with `regard remember`"
+            )
+        return space
 
 
 def fingerprint(weights: Sequence[tuple[str, Tensor]], tokenizers: Sequence[bytes]) -> str:

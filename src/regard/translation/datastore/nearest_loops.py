@@ -8,13 +8,17 @@ import numpy as np
 from regard.loops.compiling import compiled, inner, inner_sum, lanes
 from regard.loops.exponentials import exponential
 from regard.loops.log_sums import exponential_sum, peak_of
+from regard.loops.ranking import insert
+from regard.translation.datastore.space import COMPONENTS
+
+_BLOCK = 64  # texts that are passed over together where none has a score among the best
 
 
 @inner_sum
 def _distance(query: Any, code: Any) -> Any:
     lanes()
     total = np.float32(0)
-    for i in range(np.uint64(query.size)):
+    for i in range(np.uint64(COMPONENTS)):
         difference = query[i] - np.float32(code[i])
         total += difference * difference
     return total
@@ -31,50 +35,44 @@ def _insert(distances: Any, places: Any, distance: Any, place: Any) -> None:
 
 
 @inner
-def _search(entries: Any, query: Any, read: Any, distances: Any, places: Any) -> None:
-    """The nearest entries of a query: d_i = f |q - c_i|^2 over the codes c of each span, whose factor is f."""
-    (starts, codes), (spans, factors) = entries, read
-    width = query.size
+def _search(readings: Any, row: Any, query: Any, distances: Any, places: Any) -> None:
+    """The nearest entries of a query: d_i = f |q - c_i|^2 over the codes c of each span, whose factor is f.
+
+    The places of one table come after all those of the table before it.
+    """
     distances[:] = np.inf
     places[:] = -1
-    for k in range(spans.size):
-        span = spans[k]
-        if span >= 0:
-            for place in range(starts[span], starts[span + 1]):
-                code = codes[place * width : place * width + width]
-                distance = factors[k] * _distance(query, code)
+    offset = 0
+    for starts, codes, spans, factors in readings:
+        for k in range(spans.shape[1]):
+            span, factor = spans[row, k], factors[row, k]
+            for place in range(np.uint64(starts[span]), np.uint64(starts[span + 1])):
+                distance = factor * _distance(query, codes[place])
                 if distance < distances[-1]:
-                    _insert(distances, places, distance, place)
+                    _insert(distances, places, distance, offset + np.int64(place))
+        offset += len(codes)
 
 
 @compiled
-def nearest(
-    starts: Any, codes: Any, queries: Any, spans: Any, factors: Any, distances: Any, places: Any
-) -> None:
+def nearest(readings: Any, queries: Any, distances: Any, places: Any) -> None:
     """The distances and places of the nearest entries of each query, the nearest first.
 
     Args:
-        starts: where each span begins in the flat codes, and where the last one ends.
-        codes: of the entries, one after the other.
+        readings: of two tables, for each: where each span begins and where the last one ends, the codes of the
+            entries, and for each query the spans that it reads and the factors of the squared distances to them.
         queries: in the unit of codes.
-        spans: the spans that each query reads; -1 for none.
-        factors: of the squared distances to the codes of each span.
         distances, places: the answer; inf and -1 where there are fewer entries.
     """
     for row in range(len(queries)):
-        read = spans[row], factors[row]
-        _search((starts, codes), queries[row], read, distances[row], places[row])
+        _search(readings, row, queries[row], distances[row], places[row])
 
 
 @compiled
 def mix(
+    readings: Any,
     tokens: Any,
     settings: Any,
-    starts: Any,
-    codes: Any,
     queries: Any,
-    spans: Any,
-    factors: Any,
     distances: Any,
     places: Any,
     logits: Any,
@@ -84,16 +82,17 @@ def mix(
         a_i = e^(-d_i / T) / (e^(-r / T) + sum_j e^(-d_j / T)),  i and j over the nearest entries
 
     Args:
-        tokens: y, what followed each entry.
+        readings, queries: as of `nearest`.
+        tokens: y, what followed each entry of the two tables.
         settings: T, r and w; T and r in the unit of distances.
-        starts, codes, queries, spans, factors: as of `nearest`.
         distances, places: room for the nearest entries.
         logits: of p.
     """
     temperature, reach, weight = settings
+    of_lists, of_pairs = tokens
     for row in range(len(logits)):
         shares, near, values = distances[row], places[row], logits[row]
-        _search((starts, codes), queries[row], (spans[row], factors[row]), shares, near)
+        _search(readings, row, queries[row], shares, near)
         # Each d_i becomes e^((m - d_i) / T), m = min(d_1, r).
         lowest = min(shares[0], reach)
         of_model = exponential((lowest - reach) / temperature)
@@ -106,7 +105,8 @@ def mix(
         peak = peak_of(values)
         odds = weight * exponential_sum(values, peak) / (total - weight * (total - of_model))
         for i in range(count):
-            word = tokens[near[i]]
+            place = near[i]
+            word = of_lists[place] if place < of_lists.size else of_pairs[place - of_lists.size]
             mixed = exponential(values[word] - peak) + odds * shares[i]
             values[word] = peak + np.float32(math.log(mixed))
 
@@ -128,7 +128,7 @@ def most_similar(
     Args:
         words, ends: of the queries, one after the other, and where each ends.
         starts: where the entries of each word begin, and where the last ones end.
-        texts, scores: of the entries; the scores are negative, so that the best are the lowest.
+        texts, scores: of the entries.
         rarity: of each word.
         sums: room for a number for each text.
         best, numbers: the answer; 0 and -1 where no more texts have a word. The best are divided by the rarity of all
@@ -145,9 +145,12 @@ def most_similar(
         begin = ends[row]
         best[row] = 0
         numbers[row] = -1
-        lowest = best[row]
-        for text in range(sums.size):
-            if sums[text] < lowest[-1]:
-                _insert(lowest, numbers[row], sums[text], text)
-        for k in range(lowest.size):
-            lowest[k] = -lowest[k] / total if total > 0 else np.float32(0)
+        highest = best[row]
+        for block in range(0, sums.size, _BLOCK):
+            scored = sums[block : block + _BLOCK]
+            if peak_of(scored) > highest[-1]:
+                for i in range(scored.size):
+                    if scored[i] > highest[-1]:
+                        insert(highest, numbers[row], scored[i], block + i)
+        for k in range(highest.size):
+            highest[k] = highest[k] / total if total > 0 else np.float32(0)

@@ -40,9 +40,8 @@ class WordIndex:
         damping = _SATURATION * (1 - _LENGTH + _LENGTH * relative)
         scores = rarity[words] * counts * (_SATURATION + 1) / (counts + damping)
         self._starts = np.concatenate([[0], np.cumsum(texts_with)])
-        # Negative, so that the best are the lowest, like distances.
-        columns = numbers.astype(np.int32), -scores.astype(np.float32)
-        self._columns = *columns, rarity.astype(np.float32)
+        floats = scores.astype(np.float32), rarity.astype(np.float32)
+        self._columns = numbers.astype(np.int32), *floats
 
     def _number(self, word: str) -> int:
         return self._numbers.setdefault(word, len(self._numbers))

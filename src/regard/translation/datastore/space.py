@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int, Int8
 from safetensors.torch import save
 from torch import Tensor
+from torch.nn import functional as F
 
 from regard import files, tensor_files
 
@@ -27,7 +28,7 @@ class Space:
 
     Attributes:
         mean: of the states.
-        directions: P, the principal components.
+        directions: P, the principal components; zeros where there are fewer than `COMPONENTS`.
         scale: what a step of a code is worth.
         variance: the mean squared distance of a state to the mean, the unit of temperatures.
         centroids: of the lists, in the unit of codes.
@@ -45,7 +46,8 @@ class Space:
         mean = states.mean(0)
         centred = states - mean
         values, vectors = torch.linalg.eigh(centred.T @ centred / len(states))
-        directions = vectors.flip(1)[:, :COMPONENTS].contiguous()
+        components = vectors.flip(1)[:, :COMPONENTS]
+        directions = F.pad(components, (0, COMPONENTS - components.shape[1]))
         scale = (values[-1].clamp(min=1e-12).sqrt() * _REACH / _STEPS).float()
         variance = values.clamp(min=0).sum().clamp(min=1e-12)
         points = centred @ directions / scale
@@ -72,6 +74,10 @@ class Space:
         return self.directions / self.scale
 
     @cached_property
+    def _offsets(self) -> Float[Tensor, " lists"]:
+        return _offsets(self.centroids)
+
+    @cached_property
     def _origin(self) -> Float[Tensor, " components"]:
         return -self.mean @ self._projection
 
@@ -88,7 +94,7 @@ class Space:
         self, points: Float[Tensor, "states components"], count: int
     ) -> Int[Tensor, "states few"]:
         """The lists whose centroids are nearest."""
-        closeness = _closeness(points, self.centroids)
+        closeness = torch.addmm(self._offsets, points, self.centroids.T, alpha=2)
         return torch.topk(closeness, min(count, len(self.centroids)), sorted=False).indices
 
     def write(self, path: Path) -> None:
@@ -103,9 +109,12 @@ class Space:
 
 def assigned(points: Tensor, centroids: Tensor) -> Tensor:
     """The number of the nearest centroid of each point."""
-    return torch.cat([_closeness(rows, centroids).argmax(1) for rows in points.split(_ROWS)])
+    offsets = _offsets(centroids)
+    return torch.cat(
+        [torch.addmm(offsets, rows, centroids.T, alpha=2).argmax(1) for rows in points.split(_ROWS)]
+    )
 
 
-def _closeness(points: Tensor, centroids: Tensor) -> Tensor:
-    """2 q . c - |c|^2, which falls with the distance."""
-    return torch.addmm(-centroids.square().sum(1), points, centroids.T, alpha=2)
+def _offsets(centroids: Tensor) -> Tensor:
+    """-|c|^2, so that 2 q . c - |c|^2 falls with the distance."""
+    return -centroids.square().sum(1)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -13,36 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.loops.threads import run_shares
+from regard.translation.datastore.space import COMPONENTS
 
 _LEAST = 12  # queries for which a second thread pays
 
 Queries = Float[Tensor, "queries components"]
-
-
-@dataclass(frozen=True)
-class Spans:
-    """The spans that each query reads.
-
-    Attributes:
-        numbers: in a table; -1 for none.
-        factors: by which the squared distances to the entries of each are multiplied.
-    """
-
-    numbers: Int[Tensor, "queries spans"]
-    factors: Float[Tensor, "queries spans"]
-
-    @classmethod
-    def plain(cls, numbers: Int[Tensor, "queries spans"]) -> Spans:
-        """Spans whose distances stay as they are."""
-        return cls(numbers, torch.ones(numbers.shape))
-
-    def select(self, rows: Int[Tensor, " kept"]) -> Spans:
-        return Spans(self.numbers[rows], self.factors[rows])
-
-    def beside(self, spans: Spans) -> Spans:
-        """These, and others for the same queries."""
-        numbers = torch.cat([self.numbers, spans.numbers], 1)
-        return Spans(numbers, torch.cat([self.factors, spans.factors], 1))
+Places = Int[Tensor, "queries few"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +25,7 @@ class Table:
     """Codes with their next tokens.
 
     Attributes:
-        codes: of the states, one after the other.
+        codes: of the states.
         tokens: the next token of each.
         sentences: the number of the sentence pair of each.
         starts: where each span begins, and where the last one ends.
@@ -61,84 +36,148 @@ class Table:
     sentences: Int[Tensor, " entries"]
     starts: NDArray[np.int64]
 
+    @classmethod
+    def empty(cls) -> Self:
+        codes, none = np.zeros((0, COMPONENTS), np.int8), torch.zeros(0, dtype=torch.int64)
+        return cls(codes, none, none, np.zeros(1, np.int64))
+
     def __len__(self) -> int:
         return len(self.tokens)
 
     def reordered(self, order: NDArray[np.int64], starts: NDArray[np.int64]) -> Table:
-        """The same entries in another order, with spans of their own."""
-        return Table(self.codes[order], self.tokens[order], self.sentences[order], starts)
+        """Entries in another order, with spans of their own."""
+        return Table(self.codes.take(order, 0), self.tokens[order], self.sentences[order], starts)
 
-    def with_later(self, later: Table) -> Table:
-        """The spans of this table, then those of another one."""
-        return Table(
-            np.concatenate([self.codes, later.codes]),
-            torch.cat([self.tokens, later.tokens]),
-            torch.cat([self.sentences, later.sentences]),
-            np.concatenate([self.starts, later.starts[1:] + len(self.tokens)]),
-        )
+    def entries(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The entries of spans, one span after the other, and how many each has; a span -1 has none."""
+        begins = self.starts[numbers]
+        counts = np.where(numbers < 0, 0, self.starts[numbers + 1] - begins)
+        ends = np.cumsum(counts)
+        return np.repeat(begins - ends + counts, counts) + np.arange(counts.sum()), counts
+
+
+class Spans(NamedTuple):
+    """The spans of a table that each query reads.
+
+    Attributes:
+        table: that has them.
+        numbers: of the spans.
+        factors: by which the squared distances to the entries of each are multiplied.
+    """
+
+    table: Table
+    numbers: Int[Tensor, "queries spans"]
+    factors: Float[Tensor, "queries spans"]
+
+    @classmethod
+    def plain(cls, table: Table, numbers: Int[Tensor, "queries spans"]) -> Self:
+        """Spans whose distances stay as they are."""
+        return cls(table, numbers, torch.ones(numbers.shape))
+
+    @classmethod
+    def none(cls, queries: int) -> Self:
+        return cls.plain(Table.empty(), torch.zeros(queries, 0, dtype=torch.int64))
+
+    def gathered(self) -> Spans:
+        """The same entries in a table that has no others, so that the caches hold those of a query.
+
+        Numbers may be -1 here, for none.
+        """
+        order, counts = self.table.entries(self.numbers.flatten().numpy())
+        table = self.table.reordered(order, np.concatenate([[0], np.cumsum(counts)]))
+        return Spans(table, torch.arange(len(counts)).view(self.numbers.shape), self.factors)
+
+    def select(self, rows: Int[Tensor, " kept"]) -> Spans:
+        return Spans(self.table, self.numbers[rows], self.factors[rows])
+
+
+class Reading(NamedTuple):
+    """What queries read. The places of the entries of pairs come after those of the lists.
+
+    Attributes:
+        lists: spans of near states.
+        pairs: spans of similar sentence pairs.
+    """
+
+    lists: Spans
+    pairs: Spans
 
     def nearest(
-        self, queries: Queries, spans: Spans, count: int, *, compiled: bool
-    ) -> tuple[Float[Tensor, "queries few"], Int[Tensor, "queries few"]]:
+        self, queries: Queries, count: int, *, compiled: bool
+    ) -> tuple[Float[Tensor, "queries few"], Places]:
         """The squared distances, in units of codes, and the places of the nearest entries within spans.
 
         Where a query's spans hold fewer entries, inf and -1.
         """
         if not compiled:
-            return self._nearest_plain(queries, spans, count)
+            return self._nearest_plain(queries, count)
         from regard.translation.datastore import nearest_loops
 
-        distances = torch.empty(len(queries), count)
-        places = torch.empty(len(queries), count, dtype=torch.int64)
-        self._run(nearest_loops.nearest, queries, spans, distances, places)
+        distances, places = _room(len(queries), count)
+        self._run(nearest_loops.nearest, (), queries, distances, places)
         return distances, places
 
     def mix(
         self,
         logits: Float[Tensor, "queries vocabulary"],
         queries: Queries,
-        spans: Spans,
         count: int,
         settings: tuple[float, float, float],
     ) -> None:
         """Mix the tokens of the nearest entries in place into logits, by temperature, reach and weight."""
         from regard.translation.datastore import nearest_loops
 
-        loop = partial(nearest_loops.mix, self.tokens.numpy(), tuple(map(np.float32, settings)))
-        distances = torch.empty(len(queries), count)
-        places = torch.empty(len(queries), count, dtype=torch.int64)
-        self._run(loop, queries, spans, distances, places, logits)
+        tokens = tuple(spans.table.tokens.numpy() for spans in self)
+        constants = tokens, tuple(map(np.float32, settings))
+        self._run(nearest_loops.mix, constants, queries, *_room(len(queries), count), logits)
 
-    def _run(self, loop: Any, queries: Queries, spans: Spans, *answers: Tensor) -> None:
-        """Call a loop for shares of the queries; it writes the answers."""
-        tensors = queries.contiguous(), spans.numbers.contiguous(), spans.factors, *answers
-        rows, entries = (
-            [tensor.numpy() for tensor in tensors],
-            (self.starts, self.codes.reshape(-1)),
-        )
+    def tokens(self, places: Places) -> Places:
+        """The tokens at these places; -1 at the place -1."""
+        return self._column(places, *(spans.table.tokens for spans in self))
+
+    def sentences(self, places: Places) -> Places:
+        """The sentence pairs of the entries at these places; -1 at the place -1."""
+        return self._column(places, *(spans.table.sentences for spans in self))
+
+    @staticmethod
+    def _column(places: Places, of_lists: Tensor, of_pairs: Tensor) -> Places:
+        column, offset = torch.full_like(places, -1), len(of_lists)
+        lists, pairs = (places >= 0) & (places < offset), places >= offset
+        column[lists], column[pairs] = of_lists[places[lists]], of_pairs[places[pairs] - offset]
+        return column
+
+    def _run(self, loop: Any, constants: tuple[Any, ...], *tensors: Tensor) -> None:
+        """Call a loop for shares of the queries; it writes the tensors after the first."""
 
         def compute(begin: int, end: int) -> None:
-            loop(*entries, *(array[begin:end] for array in rows))
-
-        run_shares(len(queries), compute, least=_LEAST)
-
-    def _nearest_plain(self, queries: Queries, spans: Spans, count: int) -> tuple[Any, Any]:
-        distances = torch.full((len(queries), count), torch.inf)
-        places = torch.full((len(queries), count), -1)
-        for row, (numbers, factors) in enumerate(zip(spans.numbers, spans.factors, strict=True)):
-            read = [
-                (n, factor)
-                for n, factor in zip(numbers.tolist(), factors.tolist(), strict=True)
-                if n >= 0
-            ]
-            ranges = [np.arange(self.starts[n], self.starts[n + 1]) for n, _ in read]
-            entries = torch.from_numpy(np.concatenate([np.zeros(0, np.int64), *ranges]))
-            scale = torch.tensor([factor for _, factor in read]).repeat_interleave(
-                torch.tensor(list(map(len, ranges)), dtype=torch.int64)
+            share = slice(begin, end)
+            readings = tuple(
+                (table.starts, table.codes, numbers[share].numpy(), factors[share].numpy())
+                for table, numbers, factors in self
             )
-            codes = torch.from_numpy(self.codes[entries.numpy()]).float()
-            squares = (queries[row] - codes).square().sum(1) * scale
-            order = squares.argsort(stable=True)[:count]
-            distances[row, : len(order)] = squares[order]
-            places[row, : len(order)] = entries[order]
+            loop(readings, *constants, *(tensor[share].numpy() for tensor in tensors))
+
+        run_shares(len(tensors[0]), compute, least=_LEAST)
+
+    def _nearest_plain(self, queries: Queries, count: int) -> tuple[Tensor, Tensor]:
+        distances, places = _room(len(queries), count)
+        distances.fill_(torch.inf)
+        places.fill_(-1)
+        for row, query in enumerate(queries):
+            squares, entries, offset = [], [], 0
+            for table, numbers, factors in self:
+                order, counts = table.entries(numbers[row].numpy())
+                codes = torch.from_numpy(table.codes[order]).float()
+                scale = factors[row].repeat_interleave(torch.from_numpy(counts))
+                squares.append((query - codes).square().sum(1) * scale)
+                entries.append(torch.from_numpy(order + offset))
+                offset += len(table)
+            best = torch.cat(squares).argsort(stable=True)[:count]
+            distances[row, : len(best)] = torch.cat(squares)[best]
+            places[row, : len(best)] = torch.cat(entries)[best]
         return distances, places
+
+
+def _room(queries: int, count: int) -> tuple[Tensor, Tensor]:
+    """For the distances and places of the nearest entries."""
+    return torch.empty(queries, count), torch.empty(queries, count, dtype=torch.int64)

@@ -60,8 +60,8 @@ def score(
     with evaluating(model):
         for rows in torch.arange(len(words)).split(_ROWS):
             logits = model.logits(hidden[rows])
-            if recall is not None:
-                logits = recall.mix(hidden[rows], logits, similar and similar.select(rows))
+            if recall is not None and similar is not None:
+                logits = recall.mix(hidden[rows], logits, similar.select(rows))
             blocks.append(log_probabilities(logits).gather(1, words[rows].unsqueeze(1)).squeeze(1))
     log_probabilities_of = torch.cat(blocks).cpu().split(counts)
     return [

@@ -20,7 +20,6 @@ def compile_loops() -> None:
     loops.step(ids, ids, ids, ids, table, cached, (table, table), weights, arguments, 0, row)
     numbers = np.zeros((0, 1), np.int64)
     best_few(ids, table[:0], table[:0], table[:0], numbers)
-    starts, codes, settings = np.zeros(1, np.int64), np.zeros(1, np.int8), (np.float32(1),) * 3
-    spans = table[:0], numbers, table[:0]
-    nearest(starts, codes, *spans, table[:0], numbers)
-    mix(ids, settings, starts, codes, *spans, table[:0], numbers, table[:0])
+    readings = ((ids, np.zeros((0, 1), np.int8), numbers, table[:0]),) * 2
+    nearest(readings, table[:0], table[:0], numbers)
+    mix(readings, (ids, ids), (np.float32(1),) * 3, table[:0], table[:0], numbers, table[:0])

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.translation.datastore import Datastore, Mixing, Space
-from regard.translation.datastore.table import Spans, Table
+from regard.translation.datastore.table import Reading, Spans, Table
 from regard.translation.engines.engine import SearchEngine
 from regard.translation.models.protocol import Lengths, Logits, SourceIds, State, Words, as_state
 
@@ -29,13 +29,13 @@ class Recall:
     """Reads a datastore for the states of a model.
 
     Attributes:
-        table: the entries in the spans that are read: those of the lists, then those of the sentences.
+        tables: the entries that are read, by their lists and by their sentences.
         mixing: how; that of the datastore by default.
         decode: the text of source ids, by which similar sentences are looked up.
     """
 
     datastore: Datastore
-    table: Table
+    tables: tuple[Table, Table]
     mixing: Mixing
     decode: Callable[[Sequence[int]], str]
 
@@ -43,13 +43,13 @@ class Recall:
     def of(
         cls, datastore: Datastore, mixing: Mixing, decode: Callable[[Sequence[int]], str]
     ) -> Self:
-        table = datastore.table(lists=bool(mixing.lists), sentences=bool(mixing.similar))
-        return cls(datastore, table, mixing, decode)
+        tables = datastore.tables(lists=bool(mixing.lists), sentences=bool(mixing.similar))
+        return cls(datastore, tables, mixing, decode)
 
     @property
     def adds(self) -> bool:
         """Whether the mixture differs from the model."""
-        return self.mixing.weight > 0 and len(self.table) > 0
+        return self.mixing.weight > 0 and any(map(len, self.tables))
 
     @cached_property
     def space(self) -> Space:
@@ -59,49 +59,48 @@ class Recall:
 
     def similar(
         self, source: SourceIds, lengths: Lengths, counts: Sequence[int] | None = None
-    ) -> Spans | None:
-        """The spans of the stored sentences that are most similar to each source; None where none are read.
-
-        With `counts`, as often as each says.
-        """
-        if not self.mixing.similar:
-            return None
-        rows = zip(source.tolist(), lengths.tolist(), strict=True)
-        texts = [self.decode(ids[: length - 1]) for ids, length in rows]
-        numbers, similarity = self.datastore.similar(texts, self.mixing.similar)
-        lists = (
-            len(self.space.centroids) if self.mixing.lists else 0
-        )  # they come first in the table
-        with_states = (numbers >= 0) & (numbers + lists < len(self.table.starts) - 1)
-        numbers = (numbers + lists).masked_fill(~with_states, -1)
-        spans = Spans(numbers, 1 / (1 + self.mixing.likeness * similarity))
+    ) -> Spans:
+        """The stored sentences that are most similar to each source; with `counts`, as often as each says."""
+        if self.mixing.similar:
+            rows = zip(source.tolist(), lengths.tolist(), strict=True)
+            texts = [self.decode(ids[: length - 1]) for ids, length in rows]
+            numbers, similarity = self.datastore.similar(texts, self.mixing.similar)
+            sentences = self.tables[1]
+            without_states = numbers >= len(sentences.starts) - 1
+            factors = 1 / (1 + self.mixing.likeness * similarity)
+            spans = Spans(sentences, numbers.masked_fill(without_states, -1), factors).gathered()
+        else:
+            spans = Spans.none(len(source))
         if counts is None:
             return spans
         return spans.select(torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)))
 
     def _reading(
-        self, hidden: Float[Tensor, "rows width"], similar: Spans | None
-    ) -> tuple[Tensor, Spans]:
-        """The states in the unit of codes, and the spans that they read."""
+        self, hidden: Float[Tensor, "rows width"], similar: Spans
+    ) -> tuple[Tensor, Reading]:
+        """The states in the unit of codes, and what they read."""
         points = self.space.project(hidden)
-        if not self.mixing.lists:
-            assert similar is not None
-            return points, similar
-        lists = Spans.plain(self.space.nearest_lists(points, self.mixing.lists))
-        return points, lists if similar is None else lists.beside(similar)
+        lists = Spans.none(len(points))
+        if self.mixing.lists:
+            nearest = self.space.nearest_lists(points, self.mixing.lists)
+            lists = Spans.plain(self.tables[0], nearest)
+        return points, Reading(lists, similar)
 
     def nearest(
         self,
         hidden: Float[Tensor, "rows width"],
-        similar: Spans | None,
+        similar: Spans,
         count: int,
         *,
         compiled: bool = False,
-    ) -> tuple[Float[Tensor, "rows few"], Int[Tensor, "rows few"]]:
-        """Squared distances, in the unit of temperatures, and the places in the table; inf and -1 for none."""
-        reading = self._reading(hidden, similar)
-        squares, places = self.table.nearest(*reading, count, compiled=compiled)
-        return squares * self.space.unit, places
+    ) -> tuple[Float[Tensor, "rows few"], Int[Tensor, "rows few"], Int[Tensor, "rows few"]]:
+        """The squared distances of the nearest entries, in the unit of temperatures, their tokens and sentences.
+
+        Where there are fewer, inf, -1 and -1.
+        """
+        points, reading = self._reading(hidden, similar)
+        squares, places = reading.nearest(points, count, compiled=compiled)
+        return squares * self.space.unit, reading.tokens(places), reading.sentences(places)
 
     def weights(self, distances: Float[Tensor, "rows few"]) -> Float[Tensor, "rows few"]:
         """The shares of entries at these distances; what is missing to 1 is the model's."""
@@ -113,7 +112,7 @@ class Recall:
         self,
         hidden: Float[Tensor, "rows width"],
         logits: Logits,
-        similar: Spans | None,
+        similar: Spans,
         *,
         compiled: bool = False,
     ) -> Logits:
@@ -122,34 +121,33 @@ class Recall:
         mixing, unit = self.mixing, self.space.unit
         if compiled and in_place:
             settings = mixing.temperature / unit, mixing.reach / unit, mixing.weight
-            self.table.mix(logits, *self._reading(hidden, similar), mixing.neighbours, settings)
+            points, reading = self._reading(hidden, similar)
+            reading.mix(logits, points, mixing.neighbours, settings)
             return logits
-        added, places = self._added(hidden, similar)
-        tokens = self.table.tokens[places].to(logits.device)
+        added, tokens, _ = self._added(hidden, similar)
         memory = torch.zeros_like(logits, dtype=torch.float32)
-        memory.scatter_add_(1, tokens, added.to(logits.device))
+        memory.scatter_add_(1, tokens.clamp(min=0).to(logits.device), added.to(logits.device))
         model = logits.float().log_softmax(-1) + (1 - memory.sum(1, keepdim=True)).log()
         return torch.logaddexp(model, memory.log())
 
     def _added(
-        self, hidden: Float[Tensor, "rows width"], similar: Spans | None
-    ) -> tuple[Float[Tensor, "rows few"], Int[Tensor, "rows few"]]:
-        """The probability that each of the nearest entries adds to its token, and their places."""
-        distances, places = self.nearest(hidden, similar, self.mixing.neighbours)
-        return self.mixing.weight * self.weights(distances), places.clamp(min=0)
+        self, hidden: Float[Tensor, "rows width"], similar: Spans
+    ) -> tuple[Float[Tensor, "rows few"], Int[Tensor, "rows few"], Int[Tensor, "rows few"]]:
+        """The probability that each of the nearest entries adds to its token; the tokens, and the sentences."""
+        distances, tokens, sentences = self.nearest(hidden, similar, self.mixing.neighbours)
+        return self.mixing.weight * self.weights(distances), tokens, sentences
 
     def origins(
         self,
         hidden: Float[Tensor, "rows width"],
         tokens: Int[Tensor, " rows"],
-        similar: Spans | None,
+        similar: Spans,
     ) -> list[dict[int, float]]:
         """For each row the probability that stored sentences, by their numbers, add to a token."""
-        added, places = self._added(hidden, similar)
-        added = added * (self.table.tokens[places] == tokens.cpu().unsqueeze(1))
-        numbers_of_rows = self.table.sentences[places].tolist()
+        added, next_tokens, sentences = self._added(hidden, similar)
+        added = added * (next_tokens == tokens.cpu().unsqueeze(1))
         answer = []
-        for numbers, row in zip(numbers_of_rows, added.tolist(), strict=True):
+        for numbers, row in zip(sentences.tolist(), added.tolist(), strict=True):
             sums = dict[int, float]()
             for number, probability in zip(numbers, row, strict=True):
                 if probability > 0:
@@ -163,11 +161,10 @@ class RecallState:
     """The state of the model, and the stored sentences that each row reads."""
 
     state: State
-    similar: Spans | None
+    similar: Spans
 
     def select(self, rows: Int[Tensor, " kept"]) -> RecallState:
-        similar = None if self.similar is None else self.similar.select(rows.cpu())
-        return RecallState(self.state.select(rows), similar)
+        return RecallState(self.state.select(rows), self.similar.select(rows.cpu()))
 
 
 class RememberingEngine(SearchEngine):

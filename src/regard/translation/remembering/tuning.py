@@ -85,7 +85,7 @@ def _tried(
     """The likeliest mixing, and the scores of its translations with each weight."""
     recall = translator.recall
     assert recall is not None
-    if not len(recall.table):
+    if not any(map(len, recall.tables)):
         raise DataError(
             f"{folder}: the memory is empty: write sentence pairs into it with `regard remember`"
         )
@@ -144,6 +144,5 @@ class _Pass(NamedTuple):
         """The distances of the nearest entries, and which of them have the token."""
         source, lengths = sources([ids for ids, _ in self.batch])
         similar = recall.similar(source, lengths, [len(ids) + 1 for _, ids in self.batch])
-        distances, places = recall.nearest(self.states, similar, max(NEIGHBOURS), compiled=True)
-        tokens = recall.table.tokens[places.clamp(min=0)]
-        return distances, (tokens == self.tokens[:, None]) & (places >= 0)
+        distances, tokens, _ = recall.nearest(self.states, similar, max(NEIGHBOURS), compiled=True)
+        return distances, tokens == self.tokens[:, None]
