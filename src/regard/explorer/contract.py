@@ -114,10 +114,8 @@ class Scene:
     """All that one run shows.
 
     Args:
-        title: of the page.
         sequences: the tokens, by index.
         attentions: in the order of their computation.
-        model: its name.
         translation: the translation and its candidates, where there is one.
         more: further entries of the header.
         links: gold links between the words of two sequences: those of the cross attentions, or of all attentions where

@@ -211,7 +211,6 @@ def read(
     """Run a model on a prompt.
 
     Args:
-        language: the model.
         ids: of the prompt; of an encoder-decoder those of the target, as the decoder reads them.
         edits: of attentions, by name.
         task: called before each layer.

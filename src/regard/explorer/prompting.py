@@ -99,11 +99,9 @@ class LanguageModel:
         return decoded(self.tokenizer, ids, special=not self.has_source)
 
     def run(self, ids: Sequence[int], source: Sequence[int] = ()) -> Any:
-        """The output of the model."""
         return self.inputs(ids, source).run(self.model)
 
     def inputs(self, ids: Sequence[int], source: Sequence[int] = ()) -> ModelInputs:
-        """The inputs of the model."""
         if not self.has_source:
             return ModelInputs((self._tensor(ids),))
         sides = {"input_ids": self._tensor(source), "decoder_input_ids": self._tensor(ids)}

@@ -38,7 +38,6 @@ class Quality(BaseModel, frozen=True, extra="forbid", strict=True):
 
     Attributes:
         means, scales: of the features in the validation text; a feature that a search does not tell is at its mean.
-        weights: of the features.
         bias: the log-odds where all features are at their means.
         limit: translations with a probability at or below it are to be doubted; None where it is not known.
     """

@@ -49,7 +49,6 @@ class Models:
         return name
 
     def _checkpoints(self, name: str) -> dict[str, Path]:
-        """The checkpoints of a run by name."""
         named_folders = checkpoints(find(self._folders[name]))
         return {f"{name}@{folder.name}": folder for _, folder in named_folders}
 

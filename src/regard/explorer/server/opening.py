@@ -22,7 +22,6 @@ class Opening:
 
     Args:
         names: of the models, in order.
-        open_model: opens one of them.
         end: called with everything that was opened; its errors are kept like those of `open_model`.
     """
 

@@ -141,5 +141,4 @@ class NumberedTokenizer(Tokenizer):
         return str(self._pieces.decode_pieces(names).replace("\u2581", " "))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The pieces behind ids."""
         return [self._names[int(id)] for id in ids]

@@ -101,7 +101,6 @@ class StoredChoice:
     """A choice as it is stored in the folder of a model.
 
     Attributes:
-        choice: the choice.
         gold: the name of the file of gold links that it was chosen with.
         sentences: the number of sentences in that file.
         aer: the error rate on them, in percent.

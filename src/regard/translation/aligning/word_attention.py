@@ -29,8 +29,6 @@ class WordAttention:
     """The attention of the words of one translation.
 
     Attributes:
-        source: the sentence.
-        target: its translation.
         written: by layer, the weights of the steps that *write* a target word, (heads, target words, source words).
         read: by layer, the weights of the steps that have *just read* it (shifted).
     """

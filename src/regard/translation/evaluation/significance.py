@@ -61,7 +61,6 @@ def compare(
     machine translation evaluation"; Post 2018, arXiv 1804.08771).
 
     Args:
-        references: sets of references.
         measures: which of "bleu", "chrf", "ter".
         resamples: test sets drawn; a p-value is never below 1 / (resamples + 1).
         seed: 1 or more; sacreBLEU treats 0 as no seed.

@@ -35,7 +35,6 @@ class Document:
 
     Attributes:
         text: the file, decoded; its line ends and its byte order mark are kept.
-        passages: what is translated.
     """
 
     text: str
@@ -43,7 +42,6 @@ class Document:
 
     @property
     def texts(self) -> list[str]:
-        """The texts of all passages."""
         return [text for passage in self.passages for text in passage.texts]
 
     def lines(self) -> Iterator[int]:

@@ -126,7 +126,6 @@ def all_rounds(pairs: int) -> int:
 
 
 def chain_names() -> list[str]:
-    """The names of all chains in `Priors`."""
     return [_name(form, forward) for form in FORMS for forward in (True, False)]
 
 

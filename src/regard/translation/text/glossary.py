@@ -104,7 +104,6 @@ class Glossary:
 
     @classmethod
     def of(cls, glossary: Glossary | Mapping[str, str] | None) -> Glossary | None:
-        """A glossary as it is, or that of a mapping."""
         return cls(glossary) if isinstance(glossary, Mapping) else glossary
 
     @classmethod

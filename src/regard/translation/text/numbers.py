@@ -31,7 +31,6 @@ class Marks(NamedTuple):
         return cls(_mark(pair.source for pair in pairs), _mark(pair.target for pair in pairs))
 
     def numbers(self, source: str) -> Iterator[re.Match[str]]:
-        """The numbers of a source."""
         return (_SPACED if self.source == " " else NUMBER).finditer(source)
 
     def decimal(self, integer: str, fraction: str) -> tuple[str, str]:

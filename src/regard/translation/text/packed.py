@@ -21,7 +21,6 @@ class Unpacked(io.BufferedReader):
 
     Attributes:
         kind: of the packing, for messages.
-        packed: the file.
     """
 
     def __init__(self, kind: str, stream: Any, packed: BinaryIO) -> None:

@@ -45,7 +45,6 @@ def role_of(stand_in: str) -> str:
 
 
 def opens_term(stand_in: str) -> bool:
-    """Whether a character is the opening of a term."""
     begin, end = _RANGES["term"]
     return begin <= ord(stand_in) < end
 

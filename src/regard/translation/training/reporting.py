@@ -130,7 +130,6 @@ class Reports:
         return event
 
     def validated(self, event: Validated) -> None:
-        """Report a validation."""
         self._write("validation", event)
         if self._writes:
             _write_samples(self._run, event.step, event.samples)

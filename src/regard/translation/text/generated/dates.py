@@ -27,7 +27,6 @@ class Calendar(NamedTuple):
     Args:
         language: ISO 639-1 code.
         months: the twelve months, January first.
-        short_months: their abbreviations.
         weekdays: the seven days, Monday first.
         ordinal: the day of the month as the language writes it before a month's name.
         formats: templates over {weekday} {day} {day2} {ordinal} {month} {short} {number} {number2}
