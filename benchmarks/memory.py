@@ -1,18 +1,20 @@
 """The dictionary beside the sums that it cannot do without: searches, strings as vectors, writes.
 
-python benchmarks/memory.py [--rounds 5] [--entries 100000 1000000] [--out benchmarks/results/memory.json]
+python benchmarks/memory.py [--rounds 5] [--entries 100000 1000000] [--rows searches writes ...]
+    [--out benchmarks/results/memory.json]
 
 Milliseconds of the processor on one thread, in turns. A search is beside `look.top`, a matrix product with torch.topk,
 a sum of the keys, and faiss's flat index where faiss is installed, which gives no weights; among strings beside the
 product alone. A folder, in three precisions, is beside the same vectors in RAM, and beside a sum of its bytes. Strings
 are hashed beside one call of zlib for each n-gram. `before` are milliseconds of the versions that searched by two
-stable sorts, hashed strings in Python and kept every memory in one file. Readings with a tolerance are measured by
-bounds.py.
+stable sorts, hashed strings in Python and kept every memory in one file. --rows measures some tables, and keeps the
+others of --out. Readings with a tolerance are measured by bounds.py.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import string
 import time
@@ -33,6 +35,7 @@ from regard.memory.one_pass import LOOPS
 
 WIDTH, STRINGS, BEST = 64, 100_000, 5
 WIDE, PORTION, SCANNED = 256, 50_000, 1 << 21
+TABLES = ["strings", "writes", "searches", "folders", "opening"]
 BEFORE = {
     "find, 1 of 100,000 x 64": 17.0,
     "find, 32 of 100,000 x 64": 550.0,
@@ -185,22 +188,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--entries", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--rows", choices=TABLES, nargs="+", default=TABLES)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
     LOOPS.wait()
-    tables = [spelling, writes, *(lambda n=n: searches(n) for n in options.entries)]
     results: dict[str, dict[str, float]] = {}
     with TemporaryDirectory() as folder:
-        for dtype in (torch.float32, torch.float16, torch.bfloat16):
-            place = Path(folder) / str(dtype)
-            tables.append(
-                lambda dtype=dtype, place=place: folders(options.entries[0] * 4, dtype, place)
-            )
-        tables.append(lambda: opening(options.entries[-1], Path(folder) / "payloads"))
-        measure(tables, options.rounds, results)
+        tables: dict[str, list[Callable[[], dict[str, Any]]]] = {
+            "strings": [spelling],
+            "writes": [writes],
+            "searches": [lambda n=n: searches(n) for n in options.entries],
+            "folders": [
+                lambda dtype=dtype: folders(
+                    options.entries[0] * 4, dtype, Path(folder) / str(dtype)
+                )
+                for dtype in (torch.float32, torch.float16, torch.bfloat16)
+            ],
+            "opening": [lambda: opening(options.entries[-1], Path(folder) / "payloads")],
+        }
+        for name in options.rows:
+            measure(tables[name], options.rounds, results)
     if options.out:
+        if options.rows != TABLES:
+            stored = json.loads(options.out.read_text())["milliseconds"]
+            results = stored | results
         write(options.out, {"milliseconds": results})
 
 

@@ -73,6 +73,17 @@ def test_memories_that_have_no_index():
         index.find(near(1, 2))
 
 
+def test_keys_changed_in_place_need_another_index():
+    pytest.importorskip("faiss")
+    memory = Memory()
+    memory.write(near(5, 1))
+    index = NearestIndex(memory)
+    index.find(near(1, 2))
+    memory.entries.key[0] += 1
+    with pytest.raises(ValueError, match="entries of the memory have changed"):
+        index.find(near(1, 2))
+
+
 def test_keys_with_batch_axes_have_no_index(monkeypatch):
     pytest.importorskip("faiss")
     monkeypatch.setattr("regard.memory.entries.AT_ONCE", 4)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from regard.attention.shapes import ShapeError
 from regard.memory import Memory, one_pass, search_loops
 from regard.memory import vectors as vector_files
+from regard.memory.reading_loops import fold
 from regard.normalisers import Softmax
 from regard.scores import Additive, Cosine, Dot, General, ScaledDot, SoftCap
 
@@ -38,6 +39,21 @@ def exact(memory, query, mask=None):
     wide = Memory(score=memory.score, normaliser=memory.normaliser).double()
     wide.write(memory.keys.double(), memory.values.double())
     return wide.read(query.double(), mask=mask)
+
+
+def test_a_folder_of_two_precisions_compiles_nothing_in_its_reading(tmp_path, calls):
+    compiled = sum(fold.stats.cache_misses.values())
+    generator = torch.Generator().manual_seed(0)
+    keys, values = (torch.randn(ROWS, width, generator=generator) for width in (WIDTH, 5))
+    query = torch.randn(1, WIDTH, generator=generator)
+    for key, value in ((torch.float16, torch.float32), (torch.float32, torch.bfloat16)):
+        memory = Memory.open(tmp_path / str(key), write=True)
+        memory.write(keys.to(key), values.to(value))
+        calls.clear()
+        reading = memory.read(query)
+        assert len(calls) == 1
+        torch.testing.assert_close(reading.double(), exact(memory, query), rtol=1e-5, atol=1e-6)
+    assert sum(fold.stats.cache_misses.values()) == compiled
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])

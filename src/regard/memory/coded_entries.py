@@ -31,7 +31,7 @@ class CodedEntries:
 
     def _follow(self, key: Tensor, value: Tensor) -> None:
         self._key, self._value = key, value
-        self._versions = _versions(key, value)
+        self._versions = versions(key, value)
 
     @property
     def count(self) -> int:
@@ -44,7 +44,7 @@ class CodedEntries:
             key is self._key
             and value is self._value
             and None not in self._versions
-            and _versions(key, value) == self._versions
+            and versions(key, value) == self._versions
         )
 
     def append(self, key: Tensor, value: Tensor) -> None:
@@ -98,6 +98,6 @@ class CodedStore:
         return key, self._value.widened(self._value.pick(places))
 
 
-def _versions(*tensors: Tensor | None) -> list[int | None]:
+def versions(*tensors: Tensor | None) -> list[int | None]:
     """The versions of tensors; None for those whose changes torch does not count."""
     return [None if each is None or each.is_inference() else each._version for each in tensors]

@@ -14,7 +14,7 @@ from regard.attention.caches import GrowingTensor
 from regard.attention.products import HALVES
 from regard.attention.scores import Score, prepare
 from regard.attention.shapes import ShapeError
-from regard.memory.coded_entries import AT_ONCE, CodedEntries
+from regard.memory.coded_entries import AT_ONCE, CodedEntries, versions
 from regard.memory.growing import GrowingRows, Prepared, tensors_of
 from regard.memory.lists import LISTS, as_bytes, from_bytes, objections
 
@@ -90,6 +90,11 @@ class Entries(nn.Module):
     def rows(self) -> int:
         """How many positions there are."""
         return len(self)
+
+    @property
+    def changes(self) -> tuple[int | None, ...]:
+        """Numbers that differ after entries were appended or deleted, or keys changed in place."""
+        return self.rows, *versions(self.key)
 
     @property
     def nbytes(self) -> int:

@@ -65,7 +65,7 @@ class NearestIndex:
         count = len(memory)
         if not count:
             raise EmptyMemoryError(EMPTY)
-        self.memory, self._count, self._rows = memory, count, memory.entries.rows
+        self.memory, self._count, self._changes = memory, count, memory.entries.changes
         width: Any = memory.entries.d_key
         self._width, pair_score = width, pairwise(memory.score)
         score = memory.score if pair_score is None else pair_score.capped()[0]
@@ -96,7 +96,7 @@ class NearestIndex:
 
         Raises:
             ValueError: If k or probes is below 1, or entries were written, replaced on the disk, or deleted since, or
-                the score became a cosine or another than a cosine.
+                keys were changed in place, or the score became a cosine or another than a cosine.
             ShapeError: If the queries have another width.
         """
         k, probes = whole("k", k), whole("probes", probes)
@@ -104,8 +104,8 @@ class NearestIndex:
             raise ValueError(
                 f"the memory has {len(self.memory)} entries, the index {self._count}: make the index again"
             )
-        if self.memory.entries.rows != self._rows:
-            raise ValueError("entries of the memory have moved: make the index again")
+        if self.memory.entries.changes != self._changes:
+            raise ValueError("entries of the memory have changed: make the index again")
         form = self._form(self.memory._vectors(query))
         if form.by_length != self._by_length:
             raise ValueError("the memory has another score by now: make the index again")

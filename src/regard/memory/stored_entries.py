@@ -37,6 +37,11 @@ class StoredEntries:
         return self.store.state.rows
 
     @property
+    def changes(self) -> tuple[int | None, ...]:
+        """Numbers that differ after entries were written or deleted."""
+        return self.rows, len(self)
+
+    @property
     def nbytes(self) -> int:
         files = {self.store.vectors(name) for name in VECTORS} if self.rows else ()
         return self.rows * sum(file.row_bytes for file in files)
