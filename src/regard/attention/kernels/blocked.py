@@ -13,12 +13,11 @@ from regard.attention.kernels.recomputing import Blocks, Recomputed, Span
 from regard.attention.kernels.reference import read, weigh
 from regard.attention.kernels.request import Request
 from regard.attention.masks import Mask
-from regard.attention.masks.tiles import SHARE
+from regard.attention.masks.tiles import positions_of, reads_of
 from regard.attention.normalisers import Hard
 from regard.attention.products import widen
 from regard.attention.scores import prepare
 from regard.attention.scores.score import pairwise
-from regard.attention.shapes import Frame
 from regard.loops.availability import differentiated, transformed
 
 BLOCK = 1 << 22  # numbers of a block
@@ -66,36 +65,30 @@ def in_blocks(request: Request, tensors: Sequence[Any], blocks: Blocks) -> Tenso
     return reading
 
 
-def spans_of(request: Request, height: int, by_runs: bool = True) -> list[Span]:
+def spans_of(request: Request, height: int) -> list[Span]:
     """Blocks of at most `height` queries, or of one, each with the keys that the mask lets them read.
 
-    Where these are several runs, few of the keys between the first and the last, the keys are positions, if `by_runs`.
+    Where these are several runs, few of the keys between the first and the last, the keys are positions.
     A score or normaliser of the caller's sees every key, as it may depend on all of them.
     """
     queries, keys, mask = request.queries, request.keys, request.mask
     height, narrow = max(1, height), None
     if isinstance(mask, Mask) and queries and keys and _is_local(request) and not transformed():
         narrow = mask
-        middle = _runs(mask, range(queries // 2, queries // 2 + 1), request.frame, by_runs)
+        middle, _ = reads_of(mask, range(queries // 2, queries // 2 + 1), request.frame)
         height = min(height, max(LOW, sum(map(len, middle))))
     spans = []
     for start in range(0, max(queries, 1), height):
         rows = range(start, min(start + height, queries))
-        runs = [range(keys)] if narrow is None else _runs(narrow, rows, request.frame, by_runs)
+        runs = [range(keys)]
+        if narrow is not None:
+            runs = reads_of(narrow, rows, request.frame)[0] or [range(1)]  # at least one key
         begin, end = runs[0].start, runs[-1].stop
         columns: slice | Tensor = slice(begin, end)
         if len(runs) > 1:
-            positions = [torch.arange(r.start, r.stop, device=request.frame.device) for r in runs]
-            columns = torch.cat(positions)
+            columns = positions_of(runs, request.frame.device)
         spans.append(Span(slice(rows.start, rows.stop), columns))
     return spans
-
-
-def _runs(mask: Mask, rows: range, frame: Frame, several: bool) -> list[range]:
-    """The keys that these queries read, as one run where that is nearly all of them; at least one key."""
-    runs = mask.runs(rows, frame) or [range(1)]
-    hull = range(runs[0].start, runs[-1].stop)
-    return runs if several and sum(map(len, runs)) < SHARE * len(hull) else [hull]
 
 
 def _is_local(request: Request) -> bool:

@@ -4,34 +4,68 @@ A block belongs to some batch entries and some queries, and spans every key that
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention import ranking
+from regard.attention.masks.tiles import positions_of
 
 Index = tuple[slice, ...]
 
 
 @dataclass(frozen=True)
 class Region:
-    """Where a block lies: batch entries, which of the rows asked for, their queries, its keys."""
+    """Where a block lies: batch entries, which of the rows asked for, their queries, its keys as runs of them.
+
+    All of its queries read the `common` keys.
+    """
 
     entries: Index
     at: slice
     rows: Tensor
-    columns: range
+    runs: Sequence[range]
+    common: range = range(0)
 
     @property
-    def across(self) -> slice:
-        return slice(self.columns.start, self.columns.stop)
+    def width(self) -> int:
+        """How many keys there are."""
+        return sum(map(len, self.runs))
+
+    @cached_property
+    def keys(self) -> Tensor:
+        """The positions of its keys."""
+        return positions_of(self.runs or [range(0)], self.rows.device)
+
+    @cached_property
+    def across(self) -> slice | Tensor:
+        """Where numbers of its keys belong among those of all keys."""
+        if len(self.runs) > 1:
+            return self.keys
+        return slice(self.runs[0].start, self.runs[0].stop) if self.runs else slice(0)
 
     @property
     def place(self) -> Index:
         """Where the answers for its rows belong."""
         return (*self.entries, self.at)
+
+    def spread(self, numbers: Tensor, length: int) -> Tensor:
+        """Numbers of its keys among zeros for the other keys."""
+        if isinstance(self.across, slice):
+            return F.pad(numbers, (self.across.start or 0, length - self.across.stop))
+        spread = numbers.new_zeros(*numbers.shape[:-1], length)
+        return spread.index_copy_(-1, self.across, numbers)
+
+    def add(self, totals: Tensor, numbers: Tensor) -> None:
+        """Add numbers of its keys to those of all keys."""
+        if isinstance(self.across, slice):
+            totals[..., self.across].add_(numbers)
+        else:
+            totals.index_add_(-1, self.across, numbers)
 
 
 class Block(ABC):
@@ -66,9 +100,7 @@ class Block(ABC):
     def distance(self, signed: bool) -> Tensor:
         """sum_j p_ij |j - i| of row i, or sum_j p_ij (j - i)."""
         numerators, factors = self.shares()
-        rows, columns = self.region.rows, self.region.columns
-        keys = torch.arange(columns.start, columns.stop, device=rows.device)
-        offsets = (keys - rows.unsqueeze(-1)).to(factors.dtype)
+        offsets = (self.region.keys - self.region.rows.unsqueeze(-1)).to(factors.dtype)
         return (numerators * (offsets if signed else offsets.abs())).sum(-1) * factors
 
     def _ranked(self, numbers: Tensor, weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -76,7 +108,9 @@ class Block(ABC):
         values, places = ranking.top(numbers, count)
         missing, none = (0, count - values.shape[-1]), values == -torch.inf
         heaviest = weights.gather(-1, places).masked_fill(none, 0.0)
-        keys = (places + self.region.columns.start).masked_fill(none, -1)
+        runs = self.region.runs
+        keys = places + runs[0].start if len(runs) == 1 else self.region.keys[places]
+        keys = keys.masked_fill(none, -1)
         return F.pad(heaviest, missing), F.pad(keys, missing, value=-1)
 
 

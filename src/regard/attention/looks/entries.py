@@ -170,3 +170,6 @@ class ChangedMask(Mask):
 
     def reach(self, rows: range, frame: Frame) -> Reach:
         return self.mask.reach(rows, self.frame)
+
+    def runs(self, rows: range, frame: Frame) -> list[range]:
+        return self.mask.runs(rows, self.frame)

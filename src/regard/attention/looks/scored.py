@@ -32,8 +32,8 @@ class MeanBlocks(BlockSource):
             mean = self._empty(*self.batch, len(strip.rows), self.keys).zero_()
             for block in self._source.blocks(strip.rows):
                 region = block.region
-                into = mean[(*region.entries[:-1], region.at, region.across)]
-                into += block.weights().sum(-3) / self._source.batch[-1]
+                into = mean[(*region.entries[:-1], region.at)]
+                region.add(into, block.weights().sum(-3) / self._source.batch[-1])
             yield WeightsBlock(strip, mean, mean != 0)
 
 

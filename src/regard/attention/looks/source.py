@@ -19,7 +19,8 @@ from regard.attention.kernels.additive.kernels import Cpu
 from regard.attention.kernels.additive.requests import joint_spans
 from regard.attention.kernels.request import Request
 from regard.attention.looks.blocks import Block, Index, Region
-from regard.attention.masks.mask import Given, Reach, pick
+from regard.attention.masks.mask import Given, overlap, pick
+from regard.attention.masks.tiles import reads_of
 from regard.attention.normalisers import Softmax
 from regard.attention.products import divided, dots, widen
 from regard.attention.scores import DotLike
@@ -56,7 +57,7 @@ class BlockSource(ABC):
         for start in range(0, count, height):
             at = slice(start, min(start + height, count))
             strip = self._strip(rows, at.start, at.stop)
-            yield Region((slice(None),) * len(self.batch), at, strip, range(self.keys))
+            yield Region((slice(None),) * len(self.batch), at, strip, [range(self.keys)])
 
     def _strip(self, rows: Tensor | None, start: int, stop: int) -> Tensor:
         return torch.arange(start, stop, device=self.device) if rows is None else rows[start:stop]
@@ -90,14 +91,11 @@ class SoftmaxBlocks(BlockSource):
 
     def blocks(self, rows: Tensor | None) -> Iterator[Block]:
         room, buffers = self._room(), _Buffers(self._dtype, self.device)
-        for at, strip, reach in self._reaching(rows):
-            masked, bias = list(self._masked(strip, reach)), self._bias_of(strip, reach)
-            groups = partition(self.batch, max(1, room // max(1, len(strip) * len(reach.some))))
-            for entries in groups:
-                region = Region(entries, at, strip, reach.some)
-                scores, spare = buffers.of(
-                    (*sizes(self.batch, entries), len(strip), len(reach.some))
-                )
+        for strip in self._strips(rows):
+            masked, bias, width = list(self._masked(strip)), self._bias_of(strip), strip.width
+            for entries in partition(self.batch, max(1, room // max(1, len(strip.rows) * width))):
+                region = replace(strip, entries=entries)
+                scores, spare = buffers.of((*sizes(self.batch, entries), len(strip.rows), width))
                 if scores.numel():
                     self._write(scores, region, rows is None)
                 if bias is not None:
@@ -110,8 +108,8 @@ class SoftmaxBlocks(BlockSource):
                 finite = not masked and bias is None
                 yield SoftmaxBlock(region, scores, spare, finite=finite)
 
-    def _reaching(self, rows: Tensor | None) -> Iterator[tuple[slice, Tensor, Reach]]:
-        """Strips of rows that fill a block with the keys they reach: more rows where these are few.
+    def _strips(self, rows: Tensor | None) -> Iterator[Region]:
+        """Strips of rows that fill a block with the keys they read: more rows where these are few.
 
         Not more than keys, though: the longer a strip along a diagonal, the more of it is masked.
         """
@@ -119,46 +117,45 @@ class SoftmaxBlocks(BlockSource):
         room = self._room() // self._planes
         while start < count:
             lowest = stop = min(start + LEAST, count)
-            strip = self._strip(rows, start, stop)
-            reach = self._reach(strip)
+            region = self._region(rows, start, stop)
             if stop < count:
-                height = min(room // max(1, len(reach.some)), max(128, len(reach.some)))
+                height = min(room // max(1, region.width), max(128, region.width))
                 stop = min(start + max(LEAST, height // LEAST * LEAST), count)
-            if stop > lowest:
-                strip = self._strip(rows, start, stop)
-                reach = self._reach(strip)
-            yield slice(start, stop), strip, reach
+            yield self._region(rows, start, stop) if stop > lowest else region
             start = stop
 
-    def _reach(self, strip: Tensor) -> Reach:
-        if self._mask is None:
-            return Reach(range(self.keys), range(self.keys))
-        return self._mask.reach(range(int(strip.min()), int(strip.max()) + 1), self.frame)
+    def _region(self, rows: Tensor | None, start: int, stop: int) -> Region:
+        """Some rows of all batch entries, with the keys that they read."""
+        strip, runs, common = self._strip(rows, start, stop), [range(self.keys)], range(self.keys)
+        if self._mask is not None:
+            hull = range(int(strip.min()), int(strip.max()) + 1)
+            runs, common = reads_of(self._mask, hull, self.frame)
+        return Region((slice(None),) * len(self.batch), slice(start, stop), strip, runs, common)
 
-    def _masked(self, strip: Tensor, reach: Reach) -> Iterator[tuple[slice, Tensor]]:
+    def _masked(self, strip: Region) -> Iterator[tuple[slice, Tensor]]:
         """Columns of the block, and which of them which rows may not read, where some may."""
-        columns_read, all_read = reach
-        if not all_read:
-            all_read = range(columns_read.stop, columns_read.stop)
-        start, stop = columns_read.start, columns_read.stop
-        for edge in (range(start, all_read.start), range(all_read.stop, stop)):
-            if edge and self._mask is not None:
-                columns = torch.arange(edge.start, edge.stop, device=self.device)
-                window = self._mask.window(strip, columns, self.frame)
-                closed = ~lift(window, len(self.batch))
-                yield slice(edge.start - start, edge.stop - start), closed
+        if self._mask is None:
+            return
+        place = 0
+        for run in strip.runs:
+            common = overlap(strip.common, run) or range(run.stop, run.stop)
+            for edge in (range(run.start, common.start), range(common.stop, run.stop)):
+                if edge:
+                    columns = torch.arange(edge.start, edge.stop, device=self.device)
+                    window = self._mask.window(strip.rows, columns, self.frame)
+                    at = place + edge.start - run.start
+                    yield slice(at, at + len(edge)), ~lift(window, len(self.batch))
+            place += len(run)
 
-    def _bias_of(self, strip: Tensor, reach: Reach) -> tuple[Tensor, bool] | None:
+    def _bias_of(self, strip: Region) -> tuple[Tensor, bool] | None:
         """The bias of a strip over the temperature, and whether any of it is -inf."""
-        columns = reach.some
         if self._bias is not None:
             bias, shuts = self._bias
-            bias = pick(bias, -2, strip)
-            return bias if bias.shape[-1] == 1 else bias[..., columns.start : columns.stop], shuts
-        if self._request.bias_function is None or not columns:
+            bias = pick(bias, -2, strip.rows)
+            return bias if bias.shape[-1] == 1 else bias[..., strip.across], shuts
+        if self._request.bias_function is None or not strip.width:
             return None
-        keys = torch.arange(columns.start, columns.stop, device=self.device)
-        return self._divided(self._request.bias_between(strip, keys))
+        return self._divided(self._request.bias_between(strip.rows, strip.keys))
 
     def _divided(self, bias: Tensor) -> tuple[Tensor, bool]:
         numbers = lift(divided(bias, self._dtype, self._temperature), len(self.batch))
@@ -233,7 +230,7 @@ class ProductBlocks(SoftmaxBlocks):
     def _write(self, scores: Tensor, region: Region, in_order: bool) -> None:
         query, key = cut(self._query, region.entries), cut(self._key, region.entries)
         query = query[..., region.at, :] if in_order else query.index_select(-2, region.rows)
-        key = key[..., region.columns.start : region.columns.stop, :]
+        key = key[..., region.across, :]
         batch = scores.shape[:-2]
         if query.shape[:-2] == key.shape[:-2] == batch:
             _product(query, key, self._scale, scores)
@@ -269,7 +266,7 @@ class AdditiveBlocks(SoftmaxBlocks):
         yield from super().blocks(rows)
 
     def _write(self, scores: Tensor, region: Region, in_order: bool) -> None:
-        self._pairs.write(scores, region.entries, region.at, region.columns)
+        self._pairs.write(scores, region.entries, region.at, region.runs)
 
 
 def is_additive(request: Request) -> bool:

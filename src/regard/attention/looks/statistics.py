@@ -7,7 +7,6 @@ from operator import methodcaller
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
 from regard.attention.looks.blocks import Block, entropy_of, log_normaliser_of
 from regard.attention.looks.caption import Caption
@@ -77,7 +76,7 @@ class Statistics(Weights):
         window = self._empty(*self.shape[:-2], len(down), keys if across is None else len(across))
         for block in self._blocks(down, progress):
             region = block.region
-            weights = F.pad(block.weights(), (region.columns.start, keys - region.columns.stop))
+            weights = region.spread(block.weights(), keys)
             # Picking single columns is slow, and not needed for whole rows.
             window[region.place] = weights if across is None else weights.index_select(-1, across)
         return window
@@ -224,8 +223,7 @@ class Statistics(Weights):
             region = block.region
             if weights is not None:
                 factors = factors * weights[region.place]
-            into = total[(*region.entries, region.across)]
-            into += (factors.unsqueeze(-2) @ numerators).squeeze(-2)
+            region.add(total[region.entries], (factors.unsqueeze(-2) @ numerators).squeeze(-2))
         return total
 
     @torch.no_grad()

@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from regard.attention.kernels.blocked import spans_of
@@ -250,7 +249,7 @@ class Weights:
 
         height = BLOCK // max(1, prod(self.shape[:-2]) * keys * self._cost())
         if rows is None:
-            spans = spans_of(request, height, by_runs=not summed)
+            spans = spans_of(request, height)
         else:
             strips = range(0, max(1, len(rows)), max(1, height))
             spans = [Span(slice(at, at + strips.step), slice(0, keys)) for at in strips]
@@ -291,9 +290,10 @@ class Answers(Blocks):
     def join(self, blocks: Sequence[Tensor]) -> Tensor:
         if self.result == QUERY:
             return super().join(blocks)
-        ends = [(span.columns.start, self.keys - span.columns.stop) for span in self.spans]
-        padded = [F.pad(block, (0, 0, *end)) for block, end in zip(blocks, ends, strict=True)]
-        return torch.stack(padded).sum(0)
+        total = blocks[0].new_zeros(*blocks[0].shape[:-2], self.keys, 1)
+        for span, block in zip(self.spans, blocks, strict=True):
+            total = total.index_add(-2, span.positions(block.device)[1], block)
+        return total
 
 
 def _tensors_of(request: Request) -> tuple[list[tuple[str, Tensor]], bool]:

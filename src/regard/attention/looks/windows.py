@@ -91,7 +91,7 @@ class Map:
         starts, sizes = self._down.starts[low:high, None], self._down.sizes[low:high, None]
         inside = (rows >= starts) & (rows < starts + sizes)
         rows_pooled = self._pool_rows(block, inside)
-        padded = F.pad(rows_pooled, (region.columns.start, keys - region.columns.stop))
+        padded = region.spread(rows_pooled, keys)
         if self._columns is not None:
             padded = padded.index_select(-1, self._columns)
         into = self.cells[(*region.entries, slice(low, high))]

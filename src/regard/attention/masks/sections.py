@@ -33,6 +33,10 @@ class Section(Mask):
             *(self._moved(run, frame) for run in self.mask.reach(rows, self._of_all(frame)))
         )
 
+    def runs(self, rows: range, frame: Frame) -> list[range]:
+        runs = (self._moved(run, frame) for run in self.mask.runs(rows, self._of_all(frame)))
+        return [run for run in runs if run]
+
     def check(self, frame: Frame) -> None:
         self.mask.check(self._of_all(frame))
 

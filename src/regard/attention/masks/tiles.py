@@ -1,6 +1,6 @@
 """A mask as tiles: rectangles of queries and keys outside of which nothing may be read."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -42,9 +42,9 @@ class Tile(NamedTuple):
 
     def positions(self, frame: Frame) -> tuple[Tensor, Tensor]:
         """The positions of the queries and of the keys, as tensors."""
-        at = torch.arange(self.rows.start, self.rows.stop, device=frame.device)
-        runs = self.runs or [self.columns]
-        return at, torch.cat([torch.arange(r.start, r.stop, device=frame.device) for r in runs])
+        sides = [self.rows], self.runs or [self.columns]
+        at, keys = (positions_of(runs, frame.device) for runs in sides)
+        return at, keys
 
     def window(self, frame: Frame) -> Tensor | None:
         """Which keys may be read by the rule, (*axes of the mask, rows, columns)."""
@@ -55,6 +55,24 @@ class Tile(NamedTuple):
             return band.dense((), len(self.rows), len(self.columns))
         window = self.rule.window(*self.positions(frame), frame)
         return window.expand(*window.shape[:-2], len(self.rows), self.keys)
+
+
+def reads_of(mask: Mask, rows: range, frame: Frame) -> tuple[list[range], range]:
+    """The keys that some of these queries read, and those that all of them read.
+
+    The former are one run where that is nearly all of the keys between the first and the last.
+    """
+    hull, common = mask.reach(rows, frame)
+    runs = mask.runs(rows, frame) if len(hull) > STRIP else [hull] if hull else []
+    if runs:
+        hull = range(runs[0].start, runs[-1].stop)
+    return runs if sum(map(len, runs)) < SHARE * len(hull) or not runs else [hull], common
+
+
+def positions_of(runs: Sequence[range], device: torch.device) -> Tensor:
+    """The positions in some runs of them, in their order."""
+    positions = [torch.arange(run.start, run.stop, device=device) for run in runs]
+    return positions[0] if len(positions) == 1 else torch.cat(positions)
 
 
 def tiles(mask: Mask, frame: Frame, room: int | None = None) -> list[Tile]:

@@ -5,6 +5,7 @@
 Pairs outside the span of keys that a tile of queries may read are not computed, and not written.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -36,13 +37,15 @@ def score_rows(
     end: int,
     left: int,
     right: int,
+    place: int,
+    columns: int,
     scores: Any,
 ) -> None:
     """Scores of tiles start to stop of queries begin to end, for keys left to right of each entry.
 
-    `scores` is flat: (entries, end - begin, right - left).
+    `scores` is flat: (entries, end - begin, columns). The first of the keys has the column `place`.
     """
-    rows, columns, sums = end - begin, right - left, buffers.scores
+    rows, sums = end - begin, buffers.scores
     tiles = (rows + ROWS - 1) // ROWS
     for item in range(start, stop):
         index, query = item // tiles, begin + item % tiles * ROWS
@@ -65,7 +68,7 @@ def score_rows(
                     open_scores(sums, at, n, entry.offset, entry.cap)
                     if entry.factor != 1.0:
                         scale_row(sums, at, n, sums.dtype.type(entry.factor))
-                    to = (index * rows + query - begin + row) * columns + key - left
+                    to = (index * rows + query - begin + row) * columns + place + key - left
                     copy(scores, to, sums, row * STRIDE + key - span.begin, inside)
 
 
@@ -99,12 +102,15 @@ class PairScores:
         self._buffers = [calls._buffers(self._inputs) for _ in range(self._workers)]
 
     def write(
-        self, scores: Tensor, entries: tuple[slice, ...], rows: slice, columns: range
+        self, scores: Tensor, entries: tuple[slice, ...], rows: slice, runs: Sequence[range]
     ) -> None:
-        """Fill (*entries, rows, columns), but for pairs that no query of a tile may read."""
+        """Fill (*entries, rows, keys of the runs), but for pairs that no query of a tile may read."""
         where = self._where[entries].reshape(-1, self._where.shape[-1])
         inputs = self._inputs._replace(where=np.ascontiguousarray(where))
         tiles = prod(scores.shape[:-2]) * -(-(rows.stop - rows.start) // ROWS)
-        window = rows.start, rows.stop, columns.start, columns.stop, scores.view(-1).numpy()
-        shares = zip(split(tiles, self._workers), self._buffers, strict=False)
-        run([partial(score_rows, *share, inputs, own, *window) for share, own in shares])
+        place, width, flat = 0, scores.shape[-1], scores.view(-1).numpy()
+        for keys in runs:
+            window = rows.start, rows.stop, keys.start, keys.stop, place, width, flat
+            shares = zip(split(tiles, self._workers), self._buffers, strict=False)
+            run([partial(score_rows, *share, inputs, own, *window) for share, own in shares])
+            place += len(keys)

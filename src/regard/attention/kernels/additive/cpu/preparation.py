@@ -14,5 +14,5 @@ def compile_loops(precision: str) -> None:
     rows = calls.forward(sides, 0.0, 1.0)
     calls.backward(sides, 0.0, 1.0, (*rows, number), False)
     PairScores(number, number, number[0], None, (), 0.0, 1.0).write(
-        torch.empty_like(number), (), slice(0, 1), range(1)
+        torch.empty_like(number), (), slice(0, 1), [range(1)]
     )
