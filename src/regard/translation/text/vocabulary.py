@@ -5,6 +5,7 @@ train them pass: with an empty character map, distinct pieces and every byte.
 The format is protocol buffers: https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto
 """
 
+import functools
 import math
 import re
 import struct
@@ -46,7 +47,8 @@ Value = int | bytes
 Parts = dict[int, dict[int, Value]]
 
 
-def check(model: bytes) -> list[str]:
+@functools.lru_cache(4)  # several models have the same one
+def check(model: bytes) -> tuple[str, ...]:
     """The names of the tags of a unigram or BPE model as we train them; they follow the four special pieces.
 
     Raises:
@@ -68,7 +70,7 @@ def check(model: bytes) -> list[str]:
     if any(kind not in (_NORMAL, _BYTE) for _, kind in pieces[4 + len(names) :]):
         raise ValueError("it holds pieces that are neither text nor bytes")
     check_distinct(pieces, falls_back=True)
-    return [name[1:-1] for name in names]
+    return tuple(name[1:-1] for name in names)
 
 
 def parse(model: bytes, ignored: int | None = None) -> tuple[list[tuple[str, int]], Parts]:
