@@ -67,6 +67,11 @@ def add_download(app, doctree):
         doctree.next_node(nodes.title).parent.insert(1, nodes.paragraph("", "", link))
 
 
+def spread(app, env, pages):
+    """Reorder the pages, of which each process reads about a quarter at a time: the lessons take all the time."""
+    pages[:] = [page for start in range(4) for page in pages[start::4]]
+
+
 def tell_times(app, env):
     """Print how long each lesson ran. A busy machine is slow, so the time alone fails no build."""
     for page, about in sorted(env.nb_metadata.items()):
@@ -127,4 +132,5 @@ def setup(app):
     app.add_directive("commands", Commands)
     app.connect("doctree-read", add_download, priority=400)  # before Sphinx collects downloads
     app.connect("autodoc-process-docstring", escape, priority=400)  # before napoleon adds markup
+    app.connect("env-before-read-docs", spread)
     app.connect("env-check-consistency", tell_times)

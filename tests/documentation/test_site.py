@@ -22,6 +22,16 @@ def conf():
     return module
 
 
+def test_each_process_reads_some_lessons(conf):
+    names = [f"guides/{number}" for number in range(65)]
+    names += [f"lessons/{number}" for number in range(1, 15)]
+    pages = list(names)
+    conf.spread(None, None, pages)
+    assert sorted(pages) == sorted(names)
+    for start in range(0, 80, 20):
+        assert sum(page.startswith("lessons/") for page in pages[start : start + 20]) in (3, 4)
+
+
 @pytest.mark.parametrize(
     ("formula", "text"),
     [
