@@ -147,7 +147,8 @@ def test_pieces_make_the_run_of_a_whole(tmp_path, model):
 
     (tmp_path / "alone").mkdir()
     trainer(tmp_path / "alone", *SETTINGS, model=model).train()
-    start, _ = tasks(tmp_path, "training.shard=true", model=model)
+    # Each tensor of a checkpoint is a message: save at validations alone.
+    start, _ = tasks(tmp_path, "training.shard=true", "training.save_every=8", model=model)
 
     def work(processes: Processes) -> None:
         new_trainer = stop_at(start(processes), 3)
