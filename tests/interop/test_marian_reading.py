@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import sys
@@ -118,14 +119,21 @@ def teach(model: Any, tokenizer: Any) -> None:
         optimiser.step()
 
 
-@pytest.fixture(scope="module", params=list(SHAPES))
-def folder(request, tmp_path_factory) -> Path:
-    return save(tmp_path_factory.mktemp("marian") / request.param, **SHAPES[request.param])
-
-
 @pytest.fixture(scope="module")
-def opus(tmp_path_factory) -> Path:
-    return save(tmp_path_factory.mktemp("marian") / "opus", **SHAPES["opus"])
+def shaped(tmp_path_factory) -> Callable[[str], Path]:
+    """The folder of a shape, made once. Nobody writes into it."""
+    folders = tmp_path_factory.mktemp("marian")
+    return functools.cache(lambda name: save(folders / name, **SHAPES[name]))
+
+
+@pytest.fixture(params=list(SHAPES))
+def folder(request, shaped) -> Path:
+    return shaped(request.param)
+
+
+@pytest.fixture
+def opus(shaped) -> Path:
+    return shaped("opus")
 
 
 @pytest.fixture

@@ -486,7 +486,7 @@ def test_nothing_is_written_under_a_lock_that_has_ended(tmp_path):
 
 
 def test_enormous_sizes_are_refused_before_memory_is_taken(run):
-    changes = ("model.feed_forward=65536", "model.encoder_layers=900")
+    changes = ("model.feed_forward=65536", "model.encoder_layers=200")
     enormous = Run(run.folder, toml.read(run.folder / "config.toml", changes))
     with pytest.raises(CheckpointError, match=r"has shape .*65536"):
         enormous.model(run.tokenizers())

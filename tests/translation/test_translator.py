@@ -257,7 +257,8 @@ def test_a_stream_of_letters_is_refused(translator):
         translator.stream("one two")
 
 
-def test_a_stream_reads_no_more_than_it_must(translator):
+def test_a_stream_reads_no_more_than_it_must(translator, monkeypatch):
+    monkeypatch.setattr(lines, "CHUNK", 32)
     read = 0
 
     def endless() -> Iterator[str]:
@@ -267,7 +268,7 @@ def test_a_stream_reads_no_more_than_it_must(translator):
             yield WORDS[number % 8]
 
     stream = translator.stream(endless(), search=Search(beam=1), prefix="ONE")
-    for number in range(600):
+    for number in range(80):
         first_translation = next(stream)
         assert first_translation.source == WORDS[number % 8]
         assert read - number <= lines.CHUNK
@@ -318,8 +319,8 @@ def test_a_translation_of_too_many_pieces_is_refused(translator):
         translator.look("one", target="ONE " * 600)
 
 
-def test_a_line_of_a_megabyte_is_cut_and_bounded(translator):
-    (translation,) = translator.translate(["one " * 250_000], search=Search(beam=1, max_length=20))
+def test_a_line_of_200_kilobytes_is_cut_and_bounded(translator):
+    (translation,) = translator.translate(["one " * 50_000], search=Search(beam=1, max_length=20))
     assert len(translation.source_pieces) == translator.longest + 1
     assert translation.cut > 10_000
     assert len(translation.target_pieces) <= 21

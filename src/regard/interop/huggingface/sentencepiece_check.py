@@ -12,7 +12,6 @@ from regard.errors import ModelError
 from regard.translation.text import vocabulary
 
 _SELF_TEST = 4
-_AT_A_TIME = 4096  # units
 _NORMAL, UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
 
 
@@ -62,13 +61,15 @@ def check_map(compiled: bytes) -> None:
 
 def _walk(units: NDArray[np.uint32], texts: int) -> None:
     """Visit every unit that some text could lead to."""
-    bytes_ = np.arange(256)
-    # A unit is entered by the byte it is labelled with; values are labelled beyond bytes.
+    # A unit is entered from one base alone, by the byte it is labelled with; values are labelled beyond bytes.
     labels = units.astype(np.int64) & 0x800000FF
+    entered = np.flatnonzero(labels < 256)
+    entries = entered ^ labels[entered]
+    order = np.argsort(entries)
+    entered, entries = entered[order], entries[order]
     reached = np.zeros(len(units), dtype=bool)
-    waiting = np.zeros(1, dtype=np.int64)
-    while len(waiting):
-        places, waiting = waiting[:_AT_A_TIME], waiting[_AT_A_TIME:]
+    places = np.zeros(1, dtype=np.int64)
+    while len(places):
         visited = units[places].astype(np.int64)
         bases = places ^ ((visited >> 10) << ((visited & (1 << 9)) >> 6))
         # The table is whole blocks of 256 units, and a byte leads to one of the block that holds the base.
@@ -77,8 +78,10 @@ def _walk(units: NDArray[np.uint32], texts: int) -> None:
         values = units[bases[(visited >> 8) & 1 == 1]].astype(np.int64) & 0x7FFFFFFF
         if bool((values >= texts).any()):
             raise ValueError("its character map points beyond its texts")
-        children = bases[:, None] ^ bytes_
-        children = np.unique(children[labels[children] == bytes_])
-        children = children[~reached[children]]
-        reached[children] = True
-        waiting = np.concatenate([waiting, children])
+        bases = np.unique(bases)
+        starts = np.searchsorted(entries, bases)
+        counts = np.searchsorted(entries, bases, side="right") - starts
+        ranges = np.repeat(starts - counts.cumsum() + counts, counts) + np.arange(counts.sum())
+        places = entered[ranges]
+        places = places[~reached[places]]
+        reached[places] = True
