@@ -175,7 +175,9 @@ def guided(
 @pytest.mark.parametrize("model", ["transformer", "recurrent"])
 def test_a_head_learns_the_links_it_is_taught(tmp_path: Path, model: str) -> None:
     steps = 40 if model == "transformer" else 120
-    counts = [f"training.{count}={steps}" for count in ("max_steps", "validate_every", "save_every")]
+    counts = [
+        f"training.{count}={steps}" for count in ("max_steps", "validate_every", "save_every")
+    ]
     more = [*counts, "training.guide.weight=5.0"]
     more += ["training.guide.head=1"] if model == "transformer" else []
     trainer = guided(tmp_path, *more, model=model)
