@@ -183,6 +183,20 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(tmp_path):
         memory.verify()
 
 
+def test_a_memory_that_is_not_there(tmp_path):
+    with pytest.raises(
+        FileNotFoundError, match="no such file or folder: write=True makes a folder"
+    ):
+        Memory.open(tmp_path / "m")
+
+
+def test_the_text_of_a_closed_memory(tmp_path):
+    memory = stored(tmp_path / "m", in_ram())
+    assert "entries=" in repr(memory)
+    memory.close()
+    assert repr(memory) == f"StoredMemory('{tmp_path / 'm'}', closed)"
+
+
 def test_folders_that_are_no_memories_are_refused(tmp_path):
     with pytest.raises(MemoryFileError, match="it has no file 'current'"):
         Memory.open(tmp_path)

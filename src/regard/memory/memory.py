@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -358,6 +359,9 @@ class Memory(ReadableEntries):
             )
         if key_precision is not None:
             raise ValueError("key_precision is set: it is for a memory in a folder")
+        if not os.path.lexists(path):
+            advice = "there is no such file or folder: write=True makes a folder"
+            raise FileNotFoundError(errno.ENOENT, advice, os.fspath(path))
         contents = read_memory(path, score=score, normaliser=normaliser, encoder=encoder)
         memory = cls(
             score=ScaledDot() if contents.score is None else contents.score,

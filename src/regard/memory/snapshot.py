@@ -229,6 +229,10 @@ class Snapshot:
                 self._vectors[name].recheck(start)
             yield name
 
+    @property
+    def is_closed(self) -> bool:
+        return self._database is None
+
     def _connection(self) -> sqlite3.Connection:
         if self._database is None:
             refuse(self.folder, "was closed: open it again")

@@ -106,6 +106,10 @@ class StoredMemory(Memory):
         """Close the files, and let another process write."""
         self.entries.store.close()
 
+    def __repr__(self) -> str:
+        store = self.entries.store
+        return f"StoredMemory('{store.folder}', closed)" if store.is_closed else super().__repr__()
+
     def refresh(self) -> None:
         """See what other processes have committed since; after their `compact`, positions count anew."""
         self.entries.store.refresh()
