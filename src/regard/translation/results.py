@@ -69,7 +69,7 @@ class Candidate:
     words: list[Word] = field(default_factory=list)
     alignment: list[Link] = field(default_factory=list)
 
-    def changed(
+    def with_replacements(
         self, changes: Sequence[Replacement], source_words: Sequence[Collection[int]]
     ) -> Candidate:
         """This after replacements in its text; words and links follow. A word that is new has the confidence 1.

@@ -241,7 +241,7 @@ def _put_back(
             for match in standing_alone(word).finditer(candidate.text)
         ]
         inserted = insertions(bare.sentence, candidate.text, places, candidate_links, bare.terms)
-        new = candidate.changed(sorted([*carried, *inserted], key=_place), source_words)
+        new = candidate.with_replacements(sorted([*carried, *inserted], key=_place), source_words)
         if candidate.alignment:
             links_of_stand_ins = _links(bare.sentence, new)
             new = replace(new, alignment=by_target([*new.alignment, *links_of_stand_ins]))
@@ -267,7 +267,7 @@ def restored(translation: Translation, stand_ins: StandIns) -> Translation:
     source_changes = stand_ins.sources(translation.source)
     source_words = moved_words(translation.source, source_changes)
     candidates = [
-        candidate.changed(stand_ins.targets(candidate.text), source_words)
+        candidate.with_replacements(stand_ins.targets(candidate.text), source_words)
         for candidate in translation.alternatives
     ]
     best = vars(candidates[0]) if candidates else {}

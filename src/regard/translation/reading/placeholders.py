@@ -205,7 +205,7 @@ def _restored(
     filling = _filling(placeholders)
     source_words = unmoved_words(source, filling)
     candidates = [
-        candidate.changed(_putting(candidate.text, placeholders), source_words)
+        candidate.with_replacements(_putting(candidate.text, placeholders), source_words)
         for candidate in complete
     ]
     read_as = {term.text: word for term, word in placeholders}

@@ -126,7 +126,7 @@ def with_source_words(
         changes = _copies(source, translation.text, set(inventions), row_links.links)
         best = translation.alternatives[0]
         same_words = [[place] for place in range(len(source.split()))]
-        copied = best.changed(changes, same_words)
+        copied = best.with_replacements(changes, same_words)
         candidates = [copied, *translation.alternatives[1:]]
         answer[row] = Reading(source, translation.with_candidates(candidates, invented=inventions))
     return answer

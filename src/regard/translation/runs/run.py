@@ -185,13 +185,12 @@ class Run:
     ) -> None:
         """Raise `CheckpointError` for a checkpoint of another kind, if its configuration has changes."""
         if changes:
-            here = self.folder / CONFIGURATION
             values = (
                 f"{key}: {old!r} there, {new!r} in {CONFIGURATION}" for key, old, new in changes
             )
             raise CheckpointError(
                 f"{checkpoint}: is of {kind} ({'; '.join(values)}): to {use} it, put the values from there into "
-                f"{here}; if it is of another run, move it there"
+                f"{self.folder / CONFIGURATION}; if it is of another run, move it there"
             )
 
     def directed(self, tokenizers: Tokenizers, to: str | None) -> Tokenizers:
