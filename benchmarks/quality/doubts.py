@@ -7,6 +7,7 @@ text), and the translations of the other half are doubted by them. A translation
 the median of all translations of that half. The other corpora show how often a language is taken for another.
 """
 
+import argparse
 import os
 import sys
 from collections import Counter
@@ -26,65 +27,75 @@ from regard.translation.text.corpora import Pair, Tsv, read_aligned, read_lines
 from regard.translation.translator import Translator
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "doubts.json"
-DATA = Path(os.environ["REGARD_DATA"])
+FORM = argparse.RawDescriptionHelpFormatter
 
 
-def judged(name: str, train: Sequence[Pair], valid: Sequence[Pair]) -> dict[str, Any]:
+def judge(name: str, train: Sequence[Pair], valid: Sequence[Pair]) -> dict[str, Any]:
     """The doubts of one half of the validation text by the limits of the other."""
-    found = Translator.open(name).translate([pair.source for pair in valid])
-    scores = np.array(chrf(found, valid))
-    order = np.random.default_rng(1).permutation(len(valid))
-    learnt, other = np.split(order, 2)
-    limits = Doubts.learn(train, [valid[i] for i in learnt])
-    limit = confidence_limit([confidence(found[i]) for i in learnt], scores[learnt].tolist())
+    translations = Translator.open(name).translate([pair.source for pair in valid])
+    scores = np.array(chrf(translations, valid))
+    learning, testing = np.split(np.random.default_rng(1).permutation(len(valid)), 2)
+    limits = Doubts.learn(train, [valid[line] for line in learning])
+    confidences = [confidence(translations[line]) for line in learning]
+    limit = confidence_limit(confidences, scores[learning].tolist())
     limits = limits.model_copy(update={"confidence": limit})
-    reasons = [doubted(found[i], limits).doubts for i in other]
+    reasons = [doubted(translations[line], limits).doubts for line in testing]
     marked = np.array([bool(each) for each in reasons])
-    own, median = scores[other], float(np.median(scores[other]))
+    tested_scores, median = scores[testing], float(np.median(scores[testing]))
     by_reason = Counter(reason for each in reasons for reason in each)
-    worse = {
-        reason: float((own[[reason in each for each in reasons]] < median).mean())
+    below = {
+        reason: float((tested_scores[[reason in each for each in reasons]] < median).mean())
         for reason in by_reason
     }
+    median_of_the_unmarked = np.median(tested_scores[~marked])
     return {
-        "lines": len(other),
+        "lines": len(testing),
         "limit_of_confidence": limit,
         "marked": int(marked.sum()),
-        "marked_below_the_median": float((own[marked] < median).mean()),
+        "marked_below_the_median": float((tested_scores[marked] < median).mean()),
         "marked_below_the_median_of_the_unmarked": float(
-            (own[marked] < np.median(own[~marked])).mean()
+            (tested_scores[marked] < median_of_the_unmarked).mean()
         ),
-        "mean_chrf": {"marked": own[marked].mean(), "unmarked": own[~marked].mean()},
+        "mean_chrf": {
+            "marked": tested_scores[marked].mean(),
+            "unmarked": tested_scores[~marked].mean(),
+        },
         "by_reason": {
-            name: {"lines": n, "below_the_median": worse[name]} for name, n in by_reason.items()
+            name: {"lines": n, "below_the_median": below[name]} for name, n in by_reason.items()
         },
     }
 
 
 def main() -> None:
-    folder = DATA / "tatoeba-spa-eng"
-    train, valid = (read_aligned(Tsv(folder / f"{part}.tsv", 1, 0)) for part in ("train", "valid"))
-    made: dict[str, Any] = {}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=FORM)
+    parser.add_argument("--lines", type=int, help="of the validation text, for a quick try")
+    lines = parser.parse_args().lines
+    data = Path(os.environ["REGARD_DATA"])
+    folder = data / "tatoeba-spa-eng"
+    train, valid = (read_aligned(Tsv(folder / f"{name}.tsv", 1, 0)) for name in ("train", "valid"))
+    valid = valid[:lines]
+    results: dict[str, Any] = {}
     for name in ("es-en", "es-en-recurrent"):
-        made[name] = judged(name, train, valid)
-        print(name, made[name], flush=True)
+        results[name] = judge(name, train, valid)
+        print(name, results[name], flush=True)
     language = Doubts.learn(train, valid).language
     assert language is not None
-    french = read_aligned(Tsv(DATA / "tatoeba-fra-eng" / "valid.tsv", 1, 0))
+    french = read_aligned(Tsv(data / "tatoeba-fra-eng" / "valid.tsv", 1, 0))
     others = {
         "Spanish, Tatoeba's validation text": [pair.source for pair in valid],
         "the same in capitals": [pair.source.upper() for pair in valid],
-        "Spanish, FLORES": list(read_lines(DATA / "flores-es-en" / "flores-dev.es")),
+        "Spanish, FLORES": list(read_lines(data / "flores-es-en" / "flores-dev.es")),
         "English, Tatoeba": [pair.target for pair in valid],
         "French, Tatoeba": [pair.source for pair in french],
-        "German, Multi30k": list(read_lines(DATA / "multi30k-task1" / "val.de.gz")),
+        "German, Multi30k": list(read_lines(data / "multi30k-task1" / "val.de.gz")),
     }
-    made["other_language"] = {
+    results["other_language"] = {
         name: float(np.mean([any(language.reasons(text)) for text in texts]))
         for name, texts in others.items()
     }
-    print(made["other_language"])
-    write(RESULTS, made)
+    print(results["other_language"])
+    if lines is None:
+        write(RESULTS, results)
 
 
 if __name__ == "__main__":
