@@ -5,8 +5,6 @@ The counts are kept beside the tensors, and compared before each tensor is read 
 stay in memory as long: a look, or the record of a backward pass, reads them anyway.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

@@ -5,8 +5,6 @@ those of additive attention take as long in each precision. The other process ha
 this one ends, so that the next one finds the code.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import logging

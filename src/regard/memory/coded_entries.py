@@ -1,7 +1,5 @@
 """Entries with their codes, as bounded readings need them: in RAM, and in a folder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -5,8 +5,6 @@
 A row of codes is bytes: the scale as float32, then the codes, then zeros up to a multiple of four bytes.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

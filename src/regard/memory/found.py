@@ -1,7 +1,5 @@
 """The answer of a search in a memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Rows in RAM that grow, and a score's work on them, which is kept."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor, nn

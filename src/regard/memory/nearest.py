@@ -1,7 +1,5 @@
 """Approximate search, without a bound: inverted lists of faiss over the keys of a memory."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

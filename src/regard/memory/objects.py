@@ -1,7 +1,5 @@
 """The objects of a caller as strings, tensors and values."""
 
-from __future__ import annotations
-
 import reprlib
 from collections.abc import Sequence
 from numbers import Number

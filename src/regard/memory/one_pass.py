@@ -1,7 +1,5 @@
 """Readings and searches by compiled loops, which take keys and values from memory once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

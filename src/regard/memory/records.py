@@ -1,7 +1,5 @@
 """What SQLite holds of a memory in a folder: counts and kinds, and a row with its checksum for each entry."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The best few entries of blocks of them, with their weights among all."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

@@ -1,7 +1,5 @@
 """The files of a memory in a folder (`store`), open at a commit: its counts, its vectors and its entries."""
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """Vectors in a file that only grows, read in blocks whose checksums are compared on their first reading."""
 
-from __future__ import annotations
-
 import os
 import threading
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """How the residual stream holds a column: one-hot for categories, one number for numbers, with a bound on its error."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """`regard.effects(model, inputs, metric)`: the effect of each head, layer or key on a metric of the output."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -4,8 +4,6 @@ A kernel such as flash attention is passed no matrix. It is causal or not, has a
 reads texts that are packed into one row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The outputs of heads: all they read, by source token, all they add to the stream, and the norms of these."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 

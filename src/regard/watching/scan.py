@@ -1,7 +1,5 @@
 """Runs of a model with one unit after another edited: in batches, and from the lowest layer that changes."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack

@@ -4,8 +4,6 @@ The fast paths are one operator from the input of a layer to its output. The inp
 queries and keys are computed from it when a look is requested. So a watch adds no operator.
 """
 
-from __future__ import annotations
-
 import inspect
 from functools import reduce
 from typing import Any

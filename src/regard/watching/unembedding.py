@@ -1,7 +1,5 @@
 """The last layers of a language model, and whether heads write the tokens that they read."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

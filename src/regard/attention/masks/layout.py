@@ -1,7 +1,5 @@
 """A mask laid over the scores of a request: what it allows there, worked out once for all layers that share it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, TypeVar
 from weakref import ref

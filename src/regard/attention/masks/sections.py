@@ -1,7 +1,5 @@
 """A mask of all keys, for some of them alone."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

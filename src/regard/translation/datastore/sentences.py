@@ -1,7 +1,5 @@
 """Sentence pairs in a folder, each once, and which of their sources are most similar to a text."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

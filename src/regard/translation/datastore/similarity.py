@@ -1,7 +1,5 @@
 """Which texts share the most, and the rarest, words with another one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """Decoder states as codes of 8 bits: their principal components, and the centroids of lists of near ones."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path

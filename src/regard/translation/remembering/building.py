@@ -1,7 +1,5 @@
 """Makes a datastore: a model reads the translations of a corpus, and its states are kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sentence pairs as a model reads them, and the states in which it writes their targets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 from torch import Tensor

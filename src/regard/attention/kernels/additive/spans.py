@@ -1,7 +1,5 @@
 """The first and the last key that each query reads: kernels visit no keys outside, and need no matrix of the mask."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ It is computed by powers (see `scores.powers`), with gradients, and without a re
 is 2.4 times as fast as eager torch (benchmarks/additive.py, part "steps").
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
