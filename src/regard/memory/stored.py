@@ -167,9 +167,9 @@ class StoredMemory(Memory):
         if type(normaliser) is not Softmax:
             scores = torch.cat([block for _, _, block in self._scores(query, None)], -1)
             return self._blended(normaliser(scores, readable)).to(query.dtype)
-        return self._part(query, readable).reading().to(query.dtype)
+        return self._sums(query, readable).reading().to(query.dtype)
 
-    def _part(self, query: Tensor, readable: Tensor | None) -> Part:
+    def _sums(self, query: Tensor, readable: Tensor | None) -> Part:
         """The sum over all blocks, in one pass."""
         is_plane = query.dim() == 2 and (readable is None or readable.dim() < 3)
         if is_plane and len(query) <= one_pass.FEW and (form := self._form(query)) is not None:
@@ -220,17 +220,17 @@ class StoredMemory(Memory):
 
         def compute(common: list[Tensor | None], apart: list[Tensor | None]) -> Blend:
             assert common[0] is not None
-            part = Part.none(rows, width)
+            sums = Part.none(rows, width)
             if entries.rows:
-                part = self._part(common[0], self._readable(query, ours))
-            return Blend(part.reading(), part.log_normaliser())
+                sums = self._sums(common[0], self._readable(query, ours))
+            return Blend(sums.reading(), sums.log_normaliser())
 
         inputs = Inputs([query], [], list(self.parameters()))
         return merge(group, compute, (*rows, width), inputs).numbers.to(query.dtype)
 
     def _blend(self, query: Tensor, mask: Any) -> tuple[Tensor, Tensor]:
-        part = self._part(query, self._readable(query, mask))
-        return part.reading().to(query.dtype), part.log_normaliser()
+        sums = self._sums(query, self._readable(query, mask))
+        return sums.reading().to(query.dtype), sums.log_normaliser()
 
     def look(self, queries: Any, *, mask: Tensor | None = None) -> Look:
         """A look at the weights; the keys are read again, block by block, for each answer."""
@@ -239,8 +239,8 @@ class StoredMemory(Memory):
             raise EmptyMemoryError(EMPTY)
         position = torch.empty(1, 1).expand(store.state.rows, query.shape[-1])  # takes no room
 
-        def scores(some: Tensor, _: Tensor) -> Tensor:
-            return torch.cat([block for _, _, block in self._scores(some, None)], -1)
+        def scores(queries: Tensor, _: Tensor) -> Tensor:
+            return torch.cat([block for _, _, block in self._scores(queries, None)], -1)
 
         mask = self._readable(query, mask)
         answer: Look = look(query, position, score=scores, mask=mask, normaliser=self.normaliser)

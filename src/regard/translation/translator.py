@@ -82,7 +82,10 @@ class Translator:
             _warn("shortlist", "shortlists were removed")
         return cls(*open_model(names_or_folders, device, to))
 
-    def refresh(self, *, rounded: bool | None = None, avoid_loops: str = "", few: int = 0) -> None:
+    @answers({}, {"few": "loops_after"})
+    def refresh(
+        self, *, rounded: bool | None = None, avoid_loops: str = "", loops_after: int = 0
+    ) -> None:
         """Choose the engine anew, for the model as it is now.
 
         Call this after writing to weights, replacing layers, or moving the model. Layers with hooks need no
@@ -91,11 +94,11 @@ class Translator:
         Args:
             rounded: deprecated and without effect: the search computes in float32.
             avoid_loops: a reason not to load compiled loops; `engine.reason` repeats it.
-            few: sentences that the layers translate before compiled loops are loaded, which takes two seconds.
+            loops_after: sentences that the layers translate before compiled loops are loaded, which takes two seconds.
         """
         if rounded is not None:
             _warn("rounded", "the search computes in float32; CTranslate2 has int8")
-        self.engine = choose(self.model, avoid_loops=avoid_loops, few=few)
+        self.engine = choose(self.model, avoid_loops=avoid_loops, loops_after=loops_after)
 
     def datastore(self, folder: str | Path, *, write: bool = False) -> Datastore:
         """The folder of sentence pairs that this model has read, or is to read (see `remembering.remember`).

@@ -115,8 +115,8 @@ def test_it_is_the_mask_of_documents() -> None:
     for rows in (range(3), range(2, 5), range(4, 9), range(0)):
         bound, dense = mask.reach(rows, frame), mask.dense((), 9, 9)[rows.start : rows.stop]
         read = dense.any(0).nonzero().flatten().tolist()
-        assert not read or (min(read), max(read)) == (bound.some.start, bound.some.stop - 1)
-        assert dense[:, list(bound.every)].all()
+        assert not read or (min(read), max(read)) == (bound.hull.start, bound.hull.stop - 1)
+        assert dense[:, list(bound.common)].all()
 
 
 @pytest.mark.parametrize(

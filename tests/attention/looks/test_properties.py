@@ -207,10 +207,10 @@ def check_reach(mask: masks.Mask, rows: range, frame: Frame) -> None:
     dense = mask.dense(frame.batch, frame.queries, frame.keys)[..., list(rows), :]
     reach = mask.reach(rows, frame)
     outside = torch.ones(frame.keys, dtype=torch.bool)
-    outside[reach.some.start : reach.some.stop] = False
+    outside[reach.hull.start : reach.hull.stop] = False
     assert not dense[..., outside].any()
-    assert dense[..., reach.every.start : reach.every.stop].all()
-    assert len(reach.some) <= frame.keys
+    assert dense[..., reach.common.start : reach.common.stop].all()
+    assert len(reach.hull) <= frame.keys
 
 
 def test_what_cannot_be_answered_is_said() -> None:

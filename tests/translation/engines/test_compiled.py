@@ -163,7 +163,7 @@ def test_loops_that_are_to_be_avoided_are_not_loaded():
 @pytest.mark.parametrize("together", [False, True], ids=["one model", "several"])
 def test_few_sentences_are_translated_by_the_layers(together):
     model = Ensemble([small(), small()]) if together else small()
-    engine, layers = choose(model, few=5), choose(model, avoid_loops="to compare")
+    engine, layers = choose(model, loops_after=5), choose(model, avoid_loops="to compare")
     for loops in (False, True):  # three sentences, then six
         state = engine.begin(source(), LENGTHS)
         assert engine.loops == loops

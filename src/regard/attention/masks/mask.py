@@ -18,10 +18,10 @@ from regard.attention.shapes import Frame, Shape, ShapeError, check_device, chec
 
 
 class Reach(NamedTuple):
-    """The keys that some queries read: none outside of `some`, and all within `every`."""
+    """The keys that some queries read: none outside of the `hull`, and all in `common`."""
 
-    some: range
-    every: range
+    hull: range
+    common: range
 
 
 class Place(NamedTuple):
@@ -53,13 +53,13 @@ class Mask(ABC):
     def reach(self, rows: range, frame: Frame) -> Reach:
         """Between which keys the queries at `rows` read, so that no others need be scored.
 
-        This is a bound: `some` may be too wide and `every` too narrow, as they are here.
+        This is a bound: the hull may be too wide, and too few keys `common`, as they are here.
         """
         return Reach(range(frame.keys), range(0))
 
     def runs(self, rows: range, frame: Frame) -> list[range]:
-        """The same as `reach(rows, frame).some`, as several runs of keys where nothing between them is read."""
-        reach = self.reach(rows, frame).some
+        """The same as `reach(rows, frame).hull`, as several runs of keys where nothing between them is read."""
+        reach = self.reach(rows, frame).hull
         return [reach] if reach else []
 
     def check(self, frame: Frame) -> None:  # noqa: B027  (most masks have nothing to check)
@@ -67,7 +67,7 @@ class Mask(ABC):
 
     def rules(self, place: Place | None = None) -> list[Mask]:
         """The masks that `&` joined; at a place, those of them that may forbid some of its pairs."""
-        if place and covers(self.reach(place.rows, place.frame).every, place.columns):
+        if place and covers(self.reach(place.rows, place.frame).common, place.columns):
             return []
         return [self]
 
@@ -292,7 +292,7 @@ class Both(Joined):
 
     def reach(self, rows: range, frame: Frame) -> Reach:
         of_left, of_right = self.left.reach(rows, frame), self.right.reach(rows, frame)
-        return Reach(overlap(of_left.some, of_right.some), overlap(of_left.every, of_right.every))
+        return Reach(overlap(of_left.hull, of_right.hull), overlap(of_left.common, of_right.common))
 
     def runs(self, rows: range, frame: Frame) -> list[range]:
         pairs = product(self.left.runs(rows, frame), self.right.runs(rows, frame))
@@ -310,12 +310,12 @@ class Either(Joined):
 
     def reach(self, rows: range, frame: Frame) -> Reach:
         of_left, of_right = self.left.reach(rows, frame), self.right.reach(rows, frame)
-        return Reach(_hull(of_left.some, of_right.some), _union(of_left.every, of_right.every))
+        return Reach(_hull(of_left.hull, of_right.hull), _union(of_left.common, of_right.common))
 
     def runs(self, rows: range, frame: Frame) -> list[range]:
         runs: list[range] = []
-        both = self.left.runs(rows, frame) + self.right.runs(rows, frame)
-        for run in sorted(both, key=lambda run: run.start):
+        alternatives = self.left.runs(rows, frame) + self.right.runs(rows, frame)
+        for run in sorted(alternatives, key=lambda run: run.start):
             if runs and run.start <= runs[-1].stop:
                 run = _hull(runs.pop(), run)
             runs.append(run)
@@ -325,7 +325,7 @@ class Either(Joined):
         if place is not None:
             for mask, alternative in ((self.left, self.right), (self.right, self.left)):
                 reach, bound = (side.reach(place.rows, place.frame) for side in (mask, alternative))
-                if covers(reach.every, overlap(bound.some, place.columns)):
+                if covers(reach.common, overlap(bound.hull, place.columns)):
                     return mask.rules(place)
         return super().rules(place)
 
@@ -340,13 +340,13 @@ class Complement(Mask):
         return ~self.mask.window(rows, columns, frame)
 
     def reach(self, rows: range, frame: Frame) -> Reach:
-        some, every = self.mask.reach(rows, frame)
-        readable = _outside(every, frame.keys)
+        reach = self.mask.reach(rows, frame)
+        readable = _outside(reach.common, frame.keys)
         hull = range(readable[0].start, readable[-1].stop) if readable else range(0)
-        return Reach(hull, max(_outside(some, frame.keys), key=len, default=range(0)))
+        return Reach(hull, max(_outside(reach.hull, frame.keys), key=len, default=range(0)))
 
     def runs(self, rows: range, frame: Frame) -> list[range]:
-        return _outside(self.mask.reach(rows, frame).every, frame.keys)
+        return _outside(self.mask.reach(rows, frame).common, frame.keys)
 
     def entries(self, frame: Frame) -> list[Mask] | None:
         masks = self.mask.entries(frame)

@@ -51,19 +51,19 @@ class ModelOptions:
 
 
 def open_translator(
-    model: str | Sequence[str], device: str, to: str | None = None, few: int = 0
+    model: str | Sequence[str], device: str, to: str | None = None, loops_after: int = 0
 ) -> Translator:
     """The translator of a name or folder, or of several together.
 
-    The layers translate `few` sentences before compiled loops are loaded.
+    The layers translate `loops_after` sentences before compiled loops are loaded.
     Raises `ConfigurationError` when this machine has no such device.
     """
     from regard.translation.translator import Translator
 
     check_device(device)
     translator = Translator.open(model, device, to)
-    if few:
-        translator.refresh(few=few)
+    if loops_after:
+        translator.refresh(loops_after=loops_after)
     return translator
 
 

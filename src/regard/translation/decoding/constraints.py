@@ -47,28 +47,28 @@ class Placement(NamedTuple):
     length: int = 0
 
     @property
-    def rest(self) -> tuple[int, ...]:
+    def pending(self) -> tuple[int, ...]:
         """The tokens that the constraint at the end has left."""
         return () if self.current is None else self.current.tokens[self.length :]
 
     @property
     def barred(self) -> frozenset[int]:
         """The tokens that would take its place from the constraint at the end."""
-        return frozenset() if self.current is None or self.rest else self.current.barred
+        return frozenset() if self.current is None or self.pending else self.current.barred
 
     @property
     def needed(self) -> int:
         """How many tokens of constraints must follow."""
-        return len(self.rest) + sum(len(each.tokens) for each in self.missing)
+        return len(self.pending) + sum(len(each.tokens) for each in self.missing)
 
     def continued(self) -> set[int]:
         """The tokens that leave fewer."""
-        return set(self.rest[:1]) or {each.tokens[0] for each in self.missing} - self.barred
+        return set(self.pending[:1]) or {each.tokens[0] for each in self.missing} - self.barred
 
     def followed_by(self, token: int) -> Iterator[Placement]:
         """Those of the beginning with one more token."""
-        if self.current is not None and self.rest:
-            if token == self.rest[0]:
+        if self.current is not None and self.pending:
+            if token == self.pending[0]:
                 yield Placement._at_end(self.missing, self.current, self.length + 1)
         elif token not in self.barred:
             yield Placement(self.missing)
@@ -86,10 +86,10 @@ class Placement(NamedTuple):
         is_sure = length == len(constraint.tokens) and not constraint.barred
         return cls(missing) if is_sure else cls(missing, constraint, length)
 
-    def serves_for(self, other: Placement) -> bool:
-        """Whether all that can follow with the other one can follow with this one."""
-        is_as_far = self.current is None or self[1:] == other[1:]
-        return is_as_far and Counter(self.missing) <= Counter(other.missing)
+    def serves_for(self, rival: Placement) -> bool:
+        """Whether all that can follow with the rival can follow with this one."""
+        is_as_far = self.current is None or self[1:] == rival[1:]
+        return is_as_far and Counter(self.missing) <= Counter(rival.missing)
 
 
 class Alphabet:
@@ -173,9 +173,9 @@ def _best(placements: set[Placement]) -> frozenset[Placement]:
     best = [
         each
         for each in placements
-        if not any(other.serves_for(each) for other in placements if other != each)
+        if not any(rival.serves_for(each) for rival in placements if rival != each)
     ]
-    best.sort(key=lambda each: (each.needed, each.length, each.rest, each.missing))
+    best.sort(key=lambda each: (each.needed, each.length, each.pending, each.missing))
     return frozenset([*best[:PLACEMENTS], next(each for each in best if each.current is None)])
 
 

@@ -63,7 +63,7 @@ class SearchEngine:
         reason: why a faster engine was not chosen; "" for the fastest.
         loops: whether compiled loops may compute the search's own steps, where the device has them and as soon as
             they are compiled.
-        few: sentences that are translated before compiled loops are loaded, which takes two seconds.
+        loops_after: sentences that are translated before compiled loops are loaded, which takes two seconds.
 
     Attributes:
         loops: whether compiled loops compute the steps of the search that began last: when they pay, and no other
@@ -73,17 +73,17 @@ class SearchEngine:
     name = "layers"
 
     def __init__(
-        self, model: TranslationModel, *, reason: str = "", loops: bool = True, few: int = 0
+        self, model: TranslationModel, *, reason: str = "", loops: bool = True, loops_after: int = 0
     ) -> None:
         self.model, self.reason = model, reason
         self._may_loop = loops and loops_objection(device_of(model)) is None
-        self._few = few
+        self._loops_after = loops_after
         self.loops = False
 
     def begin(self, source: SourceIds, lengths: Lengths) -> State:
         """Encode the sources: the decoder's state before its first word."""
-        self._few -= len(source)
-        self.loops = self._may_loop and self._few <= 0 and (self.loops or LOOPS.ready())
+        self._loops_after -= len(source)
+        self.loops = self._may_loop and self._loops_after <= 0 and (self.loops or LOOPS.ready())
         return self._begin(source, lengths)
 
     def _begin(self, source: SourceIds, lengths: Lengths) -> State:
@@ -106,16 +106,14 @@ class CompiledEngine(SearchEngine):
 
     Args:
         model: one that `objection` has no objection to.
-        few: as of `SearchEngine`.
+        loops_after: as of `SearchEngine`.
     """
 
     name = "compiled"
 
-    def __init__(self, model: Transformer, *, few: int = 0) -> None:
-        reason = (
-            f"after {few} sentences: loading compiled loops takes longer than translating so few"
-        )
-        super().__init__(model, reason=reason if few else "", few=few)
+    def __init__(self, model: Transformer, *, loops_after: int = 0) -> None:
+        reason = f"after {loops_after} sentences: loading compiled loops takes longer than translating so few"
+        super().__init__(model, reason=reason if loops_after else "", loops_after=loops_after)
         self.transformer = model
 
     @cached_property
@@ -148,10 +146,12 @@ class CompiledEngine(SearchEngine):
 class EnsembleEngine(SearchEngine):
     """Runs each model of an ensemble by an engine of its own."""
 
-    def __init__(self, model: Ensemble, engines: Sequence[SearchEngine], *, few: int = 0) -> None:
+    def __init__(
+        self, model: Ensemble, engines: Sequence[SearchEngine], *, loops_after: int = 0
+    ) -> None:
         reason = "; ".join(dict.fromkeys(each.reason for each in engines if each.reason))
         loops = all(engine._may_loop for engine in engines)
-        super().__init__(model, reason=reason, loops=loops, few=few)
+        super().__init__(model, reason=reason, loops=loops, loops_after=loops_after)
         self.engines = engines
         self.name = " + ".join(engine.name for engine in engines)
 
@@ -162,18 +162,18 @@ class EnsembleEngine(SearchEngine):
         return step_all(self.engines, words, state)
 
 
-def choose(model: TranslationModel, *, avoid_loops: str = "", few: int = 0) -> SearchEngine:
+def choose(model: TranslationModel, *, avoid_loops: str = "", loops_after: int = 0) -> SearchEngine:
     """The fastest engine that computes what the model's layers compute, for its weights as they are now.
 
-    `avoid_loops` is a reason not to load compiled loops; `few` sentences are translated before they are loaded.
+    `avoid_loops` is a reason not to load compiled loops; `loops_after` sentences are translated before they are loaded.
     """
     if isinstance(model, Ensemble):
-        engines = [choose(each, avoid_loops=avoid_loops, few=few) for each in model]
-        return EnsembleEngine(model, engines, few=few)
+        engines = [choose(each, avoid_loops=avoid_loops, loops_after=loops_after) for each in model]
+        return EnsembleEngine(model, engines, loops_after=loops_after)
     reason = avoid_loops or loops_objection(device_of(model)) or objection(model)
     if isinstance(model, Transformer) and not reason:
-        return CompiledEngine(model, few=few)
-    return SearchEngine(model, reason=reason or "", loops=not avoid_loops, few=few)
+        return CompiledEngine(model, loops_after=loops_after)
+    return SearchEngine(model, reason=reason or "", loops=not avoid_loops, loops_after=loops_after)
 
 
 def objection(model: TranslationModel) -> str | None:
