@@ -12,8 +12,8 @@ from torch import Tensor
 import regard
 from regard.attention import masks, normalisers, scores
 from regard.attention.kernels.choose import KERNELS
-from regard.attention.kernels.narrowing import narrowed
 from regard.attention.kernels.request import ask
+from regard.attention.kernels.serve import narrowed
 
 END = masks.causal(align="end")
 EVERY_KERNEL = pytest.mark.parametrize("kernel", [name for name in KERNELS if name != "triton"])
