@@ -69,25 +69,26 @@ def measures(
     queries, keys = look.shape[-2:]
     entries = prod(look.shape[:-2]) // max(1, heads)
     key_places = own_places(kind, queries, keys) if places is None else places
-    key_places, columns = (
-        key_places.to(look.device)[None, None],
-        torch.arange(keys, device=look.device),
-    )
+    key_places = key_places.to(look.device)[None, None]
+    columns = torch.arange(keys, device=look.device)
     first_keys = key_places.new_zeros(1, 1)
     if extent is not None:
         first_keys, key_places = extent.first_keys, extent.places
-    zero = repeats = torch.zeros(heads, dtype=torch.float64, device=look.device)
+    zero = torch.zeros(heads, dtype=torch.float64, device=look.device)
     names = ["entropy", "distance", "sink", "diagonal", "previous"]
     sums = dict.fromkeys(names + ["copy", "induction", "prefix"] * (tokens is not None), zero)
-    number = zero
+    readers = repeats = (
+        zero  # queries that read any key; of these, those whose token occurred before
+    )
     height = max(1, BLOCK // max(1, prod(look.shape[:-2]) * keys))
-    numbers = torch.arange(queries if keys else 0) if rows is None else rows
-    for block in numbers.to(look.device).split(height) if len(numbers) else ():
+    rows = torch.arange(queries if keys else 0) if rows is None else rows
+    for block in rows.to(look.device).split(height) if len(rows) else ():
         weights = look.weights(rows=block).reshape(entries, heads, len(block), keys)
         if extent is not None:
             weights = weights * extent.rows[..., block, None]
         place = key_places[..., block, None]
-        number = number + (weights.sum(-1) > 0.5).sum((0, 2))
+        reads = weights.sum(-1) > 0.5
+        readers = readers + reads.sum((0, 2))
         terms = [torch.special.entr(weights), weights * (columns - place).abs()]
         terms += [_at(weights, each) for each in (first_keys[..., None, None], place, place - 1)]
         if tokens is not None:
@@ -97,11 +98,10 @@ def measures(
             following = F.pad(same[..., :-1], (1, 0))
             earlier = following if kind == "cross" else following & (columns <= place)
             terms += [weights * each for each in (same, following, earlier)]
-            read = weights.sum(-1) > 0.5
-            repeats = repeats + (read & earlier.any(-1)).sum((0, 2))
+            repeats = repeats + (reads & earlier.any(-1)).sum((0, 2))
         for name, values in zip(sums, terms, strict=True):
             sums[name] = sums[name] + values.sum((0, 2, 3))
-    means = {name: total / number.clamp(min=1) for name, total in sums.items()}
+    means = {name: total / readers.clamp(min=1) for name, total in sums.items()}
     if tokens is not None:
         means["prefix"] = sums["prefix"] / repeats
     return means

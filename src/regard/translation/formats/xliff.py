@@ -32,7 +32,7 @@ class _Segment:
     is_open: bool  # whether it may be translated
     version: str
     source: int = 0  # where its source begins
-    behind: int = 0  # the end of its source, where its target belongs
+    source_end: int = 0  # where its target belongs
     target: tuple[int, int] | None = None  # the whole element
     prefix: str = ""  # of the namespace, with its colon
     target_start: str = ""
@@ -78,10 +78,10 @@ class _Reader:
         self._text, self._name = text, name
         # Names, where a tag like <x/> ends, else 0, and whether white space is kept.
         self._stack: list[tuple[str, int, bool]] = []
-        self._kept = 0  # depth of elements that are not to be translated
+        self._fixed = 0  # depth of elements that are not to be translated
         self._segment: _Segment | None = None
         self._inside = ""  # "source" or "target", while its content is read
-        self._code = 0  # depth within an element whose content is code
+        self._code_depth = 0  # within elements whose content is code
         self._code_start = 0
         self._parser = expat.ParserCreate("utf-8", " ")
         self._parser.buffer_text = False
@@ -131,8 +131,8 @@ class _Reader:
         self._stack.append((name, tag_end if is_empty else 0, keeps_spaces))
         if len(self._stack) > _DEEPEST:
             raise self._refused(f"elements are nested more than {_DEEPEST} deep")
-        is_fixed = self._kept or attributes.get("translate") == "no"
-        self._kept = self._kept + 1 if is_fixed else 0
+        is_fixed = self._fixed or attributes.get("translate") == "no"
+        self._fixed = self._fixed + 1 if is_fixed else 0
         if self._inside:
             is_code = name not in _AROUND or (
                 attributes.get("translate") == "no" or attributes.get("mtype") == "protected"
@@ -140,7 +140,7 @@ class _Reader:
             self._inline(is_code, place)
         elif name in _UNITS:
             done = attributes.get("approved") == "yes" or attributes.get("state") in _DONE
-            self._segment = _Segment(not self._kept and not done, _UNITS[name])
+            self._segment = _Segment(not self._fixed and not done, _UNITS[name])
         elif self._segment is not None and name in ("source", "target"):
             if self._stack[-2][0] in _UNITS:
                 self._inside = name
@@ -166,15 +166,15 @@ class _Reader:
     def _inline(self, is_code: bool, place: int) -> None:
         if self._inside == "target":
             return
-        if self._code or is_code:
-            if not self._code:
+        if self._code_depth or is_code:
+            if not self._code_depth:
                 self._code_start = place
-            self._code += 1
+            self._code_depth += 1
         else:
             self._add(Piece(self.content[place : self._tag_end(place)].decode(), "opening"))
 
     def _characters(self, text: str) -> None:
-        if self._inside == "source" and not self._code:
+        if self._inside == "source" and not self._code_depth:
             self._add(Piece(text))
         elif self._inside == "target" and text.strip() and self._segment is not None:
             self._segment.has_target = True
@@ -187,10 +187,10 @@ class _Reader:
         name, tag_end, _ = self._stack.pop()
         place = tag_end or self._place()
         end = tag_end or self._tag_end(place)
-        self._kept -= bool(self._kept)
-        if self._code:
-            self._code -= 1
-            if not self._code:
+        self._fixed -= bool(self._fixed)
+        if self._code_depth:
+            self._code_depth -= 1
+            if not self._code_depth:
                 self._add(Piece(self.content[self._code_start : end].decode(), "alone"))
         elif self._inside == "source" and name in _AROUND:
             self._add(Piece(self.content[place:end].decode(), "closing"))  # empty for <g/>
@@ -198,7 +198,7 @@ class _Reader:
             self._close_side(end)
         elif name in _UNITS and self._segment is not None:
             segment, self._segment = self._segment, None
-            if not segment.behind:
+            if not segment.source_end:
                 raise self._refused(f"a <{name}> without <source>")
             if segment.is_open and not segment.has_target:
                 self.segments.append(segment)
@@ -208,7 +208,7 @@ class _Reader:
         assert segment is not None
         self._inside = ""
         if side == "source":
-            segment.behind = end
+            segment.source_end = end
         elif segment.target is not None:
             segment.target = segment.target[0], end
 
@@ -221,7 +221,7 @@ def read(text: str, name: str) -> Document:
     """
     reader = _Reader(text, name)
     segments = reader.read()
-    places = _characters(
+    places = _character_places(
         text, {place for segment in segments for place in (segment.source, *_places(segment))}
     )
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -236,7 +236,7 @@ def read(text: str, name: str) -> Document:
 
 
 def _places(segment: _Segment) -> tuple[int, int]:
-    return segment.target or (segment.behind, segment.behind)
+    return segment.target or (segment.source_end, segment.source_end)
 
 
 def _frame(segment: _Segment, text: str, source: int) -> tuple[str, str]:
@@ -252,7 +252,7 @@ def _frame(segment: _Segment, text: str, source: int) -> tuple[str, str]:
     return start, f"</{name}>"
 
 
-def _characters(text: str, places: set[int]) -> dict[int, int]:
+def _character_places(text: str, places: set[int]) -> dict[int, int]:
     """The character at each of some places that count bytes."""
     answer, byte, at = dict[int, int](), 0, 0
     content = text.encode()

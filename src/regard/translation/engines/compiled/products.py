@@ -110,16 +110,16 @@ def _sum_rows(builder: Any, rows: int, tile: _Tile) -> None:
     following = builder.add(k, _index(1))
     k.add_incoming(_index(0), entry)
     k.add_incoming(following, loop)
-    for row, more in zip(sums, added, strict=True):
-        for total, after_product in zip(row, more, strict=True):
+    for row, larger in zip(sums, added, strict=True):
+        for total, after_product in zip(row, larger, strict=True):
             total.add_incoming(ir.Constant(kind, [0] * NUMBERS.count), entry)
             total.add_incoming(after_product, loop)
     builder.cbranch(builder.icmp_signed("<", following, tile.depth), loop, done)
     builder.position_at_end(done)
-    for r, more in enumerate(added):
+    for r, vectors in enumerate(added):
         row = builder.gep(tile.sums, [builder.mul(tile.width, _index(r))])
         for c in range(VECTORS):
-            builder.store(more[c], vector(row, c), align=4)
+            builder.store(vectors[c], vector(row, c), align=4)
 
 
 def _index(number: int) -> Any:
