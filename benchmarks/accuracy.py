@@ -61,11 +61,11 @@ def eagerly(**given: Any) -> Tensor:
     return torch.einsum("...qk,...kd->...qd", weights, value)
 
 
-def answer(attend: Any, given: dict[str, Any]) -> Answer:
-    reading = attend(**given)
-    leaves = {n: a for n, a in given.items() if isinstance(a, Tensor) and a.requires_grad}
-    if isinstance(given["score"], nn.Module):
-        leaves |= dict(given["score"].named_parameters())
+def answer(attend: Any, arguments: dict[str, Any]) -> Answer:
+    reading = attend(**arguments)
+    leaves = {n: a for n, a in arguments.items() if isinstance(a, Tensor) and a.requires_grad}
+    if isinstance(arguments["score"], nn.Module):
+        leaves |= dict(arguments["score"].named_parameters())
     mixture = torch.linspace(-1, 1, reading.numel()).sin().view(reading.shape).to(reading.dtype)
     slopes = torch.autograd.grad(
         (reading * mixture).sum(), list(leaves.values()), allow_unused=True
@@ -88,7 +88,7 @@ def worst(got: Answer, exact: Answer) -> dict[str, float]:
 
 def measure(kernel: str, dtype: torch.dtype) -> dict[str, Any] | None:
     """The worst errors of a kernel and of eager torch over what the kernel serves."""
-    found: dict[str, Any] = {"kernel": kernel, "dtype": str(dtype).removeprefix("torch.")}
+    row: dict[str, Any] = {"kernel": kernel, "dtype": str(dtype).removeprefix("torch.")}
     kinds: dict[str, dict[str, float]] = {}
     served = 0
     for case in table(kernel):
@@ -108,7 +108,7 @@ def measure(kernel: str, dtype: torch.dtype) -> dict[str, Any] | None:
             mine = kinds.setdefault(large + who, {"reading": 0.0, "gradients": 0.0})
             for name, size in errors.items():
                 mine[name] = max(mine[name], size if math.isfinite(size) else 1.0)
-    return found | {"cases": served} | kinds if served else None
+    return row | {"cases": served} | kinds if served else None
 
 
 def _pinned(kernel: str) -> Any:

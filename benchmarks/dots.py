@@ -33,7 +33,7 @@ def pair(size: tuple[int, ...], mask: str, both: bool) -> tuple[Callable[[], Any
     batch, heads, queries, keys, width = size
     torch.manual_seed(0)
     shapes = [(batch, heads, length, width) for length in (queries, keys, keys)]
-    given = [torch.randn(shape).requires_grad_(both) for shape in shapes]
+    tensors = [torch.randn(shape).requires_grad_(both) for shape in shapes]
     lengths = torch.randint(keys // 2, keys + 1, (batch,))
     readable = (torch.arange(keys) < lengths[:, None])[:, None, None, :]
     rule = {"none": None, "causal": masks.causal(align="start"), "padding": masks.padding(lengths)}
@@ -44,17 +44,17 @@ def pair(size: tuple[int, ...], mask: str, both: bool) -> tuple[Callable[[], Any
     }
 
     def ours() -> Tensor:
-        return regard.attend(*given, mask=rule[mask])
+        return regard.attend(*tensors, mask=rule[mask])
 
     def theirs() -> Tensor:
-        return F.scaled_dot_product_attention(*given, **flags[mask])
+        return F.scaled_dot_product_attention(*tensors, **flags[mask])
 
     assert torch.allclose(ours(), theirs(), atol=1e-5)
     if not both:
         return ours, theirs
     upstream = torch.randn(shapes[0])
     return tuple(
-        lambda run=run: torch.autograd.grad(run(), given, upstream) for run in (ours, theirs)
+        lambda run=run: torch.autograd.grad(run(), tensors, upstream) for run in (ours, theirs)
     )
 
 

@@ -50,20 +50,20 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/engines.json"))
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
     LOOPS.wait()
-    texts = sentences(given.sentences)
+    texts = sentences(options.sentences)
     results = {}
     for name, chosen, alone in (("batch", texts, False), ("line", texts[:60], True)):
         runs = {engine: run_of(engine, chosen, alone=alone) for engine in ENGINES}
-        seconds = interleaved(runs, given.rounds)
+        seconds = interleaved(runs, options.rounds)
         results[name] = {
             engine: {"seconds": taken, "times": seconds["layers"] / taken}
             for engine, taken in seconds.items()
         }
         print(name, {engine: f"{row['times']:.2f}" for engine, row in results[name].items()})
-    write(given.out, {"model": "es-en", "sentences": given.sentences, "rows": results})
+    write(options.out, {"model": "es-en", "sentences": options.sentences, "rows": results})
 
 
 if __name__ == "__main__":

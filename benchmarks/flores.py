@@ -30,9 +30,9 @@ def lines(path: Path) -> list[str]:
 
 
 def scored(texts: list[str], references: list[str]) -> dict[str, Any]:
-    found = measure(texts, references, measures=["bleu", "chrf"])
+    figures = measure(texts, references, measures=["bleu", "chrf"])
     words = sum(len(text.split()) for text in texts) / sum(len(text.split()) for text in references)
-    return {"bleu": found.bleu, "chrf": found.chrf, "words of the reference": round(words, 3)}
+    return {"bleu": figures.bleu, "chrf": figures.chrf, "words of the reference": round(words, 3)}
 
 
 def theirs(folder: Path, references: list[str]) -> dict[str, dict[str, Any]]:
@@ -66,8 +66,8 @@ def main() -> None:
     sources, references = (lines(folder / f"{PREFIX}.{side}") for side in ("es", "en"))
     table = theirs(folder, references)
     for model in options.models:
-        found = [one.text for one in Translator.open(model).translate(sources)]
-        table[Path(model).name] = scored(found, references)
+        translations = [one.text for one in Translator.open(model).translate(sources)]
+        table[Path(model).name] = scored(translations, references)
     ranked = sorted(
         table, key=lambda name: -table[name].get("bleu", table[name].get("published bleu"))
     )

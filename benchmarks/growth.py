@@ -74,21 +74,21 @@ def plot(path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    found = json.loads(path.read_text())["growth"]
+    cells = json.loads(path.read_text())["growth"]
     figure, panels = plt.subplots(2, 4, figsize=(13, 5), sharex="col", layout="constrained")
     for column, (name, label) in enumerate(AXES.items()):
         for row, what in enumerate(("target tokens a second", "peak MiB")):
             panel = panels[row][column]
-            given = found[name]
-            panel.plot([c[name] for c in given], [c[what] for c in given], "o-", color="#0b6e8a")
+            curve = cells[name]
+            panel.plot([c[name] for c in curve], [c[what] for c in curve], "o-", color="#0b6e8a")
             panel.set_xscale("log", base=2)
-            panel.set_ylim(0, 1.1 * max(c[what] for c in given))
+            panel.set_ylim(0, 1.1 * max(c[what] for c in curve))
             panel.grid(alpha=0.3)
             if column == 0:
                 panel.set_ylabel(what)
         panels[1][column].set_xlabel(label)
-        panels[1][column].set_xticks([c[name] for c in found[name]])
-        panels[1][column].set_xticklabels([f"{c[name]:,}" for c in found[name]], fontsize=7)
+        panels[1][column].set_xticks([c[name] for c in cells[name]])
+        panels[1][column].set_xticklabels([f"{c[name]:,}" for c in cells[name]], fontsize=7)
     figure.suptitle("Training a Transformer of 3 + 3 layers, one thread, float32")
     figure.savefig(path.with_suffix(".png"), dpi=120)
 
@@ -109,21 +109,21 @@ def main() -> None:
         return
     from _measure import write
 
-    found: dict[str, Any] = {}
+    cells: dict[str, Any] = {}
     if options.out.exists():
-        found = json.loads(options.out.read_text())["growth"]
+        cells = json.loads(options.out.read_text())["growth"]
     for name in options.only:
-        found.setdefault(name, [])
+        cells.setdefault(name, [])
         for size in GROWN[name]:
-            if any(cell[name] == size for cell in found[name]):
+            if any(cell[name] == size for cell in cells[name]):
                 continue
-            given = {**BASE, name: size}
-            command = [sys.executable, __file__, "--cell", json.dumps(given)]
+            sizes = {**BASE, name: size}
+            command = [sys.executable, __file__, "--cell", json.dumps(sizes)]
             command += ["--rounds", str(options.rounds)]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
-            found[name].append({**given, **json.loads(done.stdout)})
-            print(found[name][-1], flush=True)
-            write(options.out, {"growth": found})
+            cells[name].append({**sizes, **json.loads(done.stdout)})
+            print(cells[name][-1], flush=True)
+            write(options.out, {"growth": cells})
 
 
 if __name__ == "__main__":

@@ -64,8 +64,8 @@ def main() -> None:
     results = []
     for rows in (32, 160):
         for depth, width in SIZES:
-            count, given = runs(rows, depth, width)
-            taken = interleaved(given, options.rounds)
+            count, calls = runs(rows, depth, width)
+            taken = interleaved(calls, options.rounds)
             work = count * rows * depth * width / 1e9
             speeds = {name: round(work / seconds, 1) for name, seconds in taken.items()}
             results.append({"rows": rows, "inputs": depth, "outputs": width, **speeds})

@@ -85,9 +85,9 @@ TRACR = {  # the tasks of tracr's own examples
 
 
 def sizes(program: Program, length: int = LENGTH) -> dict[str, int]:
-    found = plan(program, length).sizes
+    figures = plan(program, length).sizes
     named = ("layers", "heads", "head_width", "width", "feed_forward", "parameters")
-    return {name: getattr(found, name) for name in named}
+    return {name: getattr(figures, name) for name in named}
 
 
 def differing(program: Program, inputs: Iterable[Sequence[Any]], length: int) -> tuple[int, int]:
@@ -105,13 +105,13 @@ def proof(program: Program) -> dict[str, Any]:
     upto = SHORTER.get(program.name, LENGTH)
     every = (each for n in range(upto + 1) for each in product(program.alphabet, repeat=n))
     inputs, wrong = differing(program, every, LENGTH)
-    found = {"alphabet": len(program.alphabet), "up_to": upto, "inputs": inputs, "differing": wrong}
+    row = {"alphabet": len(program.alphabet), "up_to": upto, "inputs": inputs, "differing": wrong}
     if upto < LENGTH:
         draw = random.Random(0)
         sampled = ["".join(draw.choices(program.alphabet, k=LENGTH)) for _ in range(20_000)]
-        found["sampled"], found["sampled_differing"] = differing(program, sampled, LENGTH)
-    found["longest"] = longest(program)
-    return found | sizes(program)
+        row["sampled"], row["sampled_differing"] = differing(program, sampled, LENGTH)
+    row["longest"] = longest(program)
+    return row | sizes(program)
 
 
 def longest(program: Program) -> int:
@@ -213,9 +213,9 @@ def main() -> None:
         proofs[name] = proof(program)
         print(name, proofs[name], flush=True)
     examples = {name: sizes(Program(name, *each)) for name, each in TRACR.items()}
-    found = at_random(asked.random)
-    print(found)
-    write(asked.out, {"programs": proofs, "tracr": examples, "random": found})
+    figures = at_random(asked.random)
+    print(figures)
+    write(asked.out, {"programs": proofs, "tracr": examples, "random": figures})
 
 
 if __name__ == "__main__":

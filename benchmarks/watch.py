@@ -114,7 +114,7 @@ def context(length: int) -> dict[str, Any]:
         return seen
 
     seen, seconds, peak = peaked(forward)
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "length": length,
         "forward": {"seconds": seconds, "megabytes": (peak - base) / 1e6},
         "kept_megabytes": seen.nbytes / 1e6,
@@ -129,9 +129,9 @@ def context(length: int) -> dict[str, Any]:
     for name, ask in asked.items():
         answer, seconds, peak = peaked(lambda ask=ask: [ask(look) for look in seen.values()])
         answers.append(answer)
-        found[name] = {"seconds": seconds, "megabytes": (peak - base) / 1e6}
-    found["sums_of_received"] = [round(float(one.sum()) / HEADS, 3) for one in answers[0]]
-    return found
+        figures[name] = {"seconds": seconds, "megabytes": (peak - base) / 1e6}
+    figures["sums_of_received"] = [round(float(one.sum()) / HEADS, 3) for one in answers[0]]
+    return figures
 
 
 @torch.no_grad()
@@ -184,14 +184,14 @@ def main() -> None:
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for part in told.parts.split(","):
         if part == "overhead":
-            found = overhead(told.rounds)
+            figures = overhead(told.rounds)
         else:
             command = [sys.executable, __file__, "--alone", part, "--length", str(told.length)]
             ran = subprocess.run(command, capture_output=True, text=True, check=True)
-            found = json.loads(ran.stdout)
-        results[part] = {"machine": machine(), **found}
+            figures = json.loads(ran.stdout)
+        results[part] = {"machine": machine(), **figures}
         RESULTS.write_text(json.dumps(results, indent=2) + "\n")
-        print(part, json.dumps(found, indent=2))
+        print(part, json.dumps(figures, indent=2))
 
 
 if __name__ == "__main__":

@@ -108,12 +108,12 @@ def marian_model(vocabulary: int) -> Any:
 
 
 def marian_logits(model: Any, batch: Batch) -> Tensor:
-    found: Tensor = model(
+    scores: Tensor = model(
         input_ids=batch.source,
         attention_mask=(batch.source != PAD).long(),
         decoder_input_ids=batch.target_in,
     ).logits
-    return found
+    return scores
 
 
 def marian(vocabulary: int) -> Step:
@@ -146,14 +146,14 @@ def joeynmt(vocabulary: int, packages: Path, half: dict[str, Any] = TRANSFORMER)
 
     def step(batch: Batch) -> float:
         whole = theirs(torch.cat([batch.target_in[:, :1], batch.target_out], 1))
-        given = JoeyBatch(
+        batch_of_rows = JoeyBatch(
             src=theirs(batch.source), src_length=batch.source_lengths, src_prompt_mask=None, trg=whole,
             trg_prompt_mask=None, indices=torch.arange(len(whole)), device=torch.device("cpu"),
             pad_index=1, eos_index=3,
         )  # fmt: skip
-        given.sort_by_src_length()
-        loss, _, _, _ = model(return_type="loss", **vars(given))
-        mean = given.normalize(loss, normalization="tokens", n_gpu=0, n_accumulation=1)
+        batch_of_rows.sort_by_src_length()
+        loss, _, _, _ = model(return_type="loss", **vars(batch_of_rows))
+        mean = batch_of_rows.normalize(loss, normalization="tokens", n_gpu=0, n_accumulation=1)
         mean.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
@@ -165,8 +165,8 @@ def joeynmt(vocabulary: int, packages: Path, half: dict[str, Any] = TRANSFORMER)
 
 def parameters(step: Step) -> int:
     """How many numbers the model of a step learns."""
-    found = [cell.cell_contents for cell in step.__closure__ or ()]
-    modules = [m.model if isinstance(m, Learner) else m for m in found]
+    contents = [cell.cell_contents for cell in step.__closure__ or ()]
+    modules = [m.model if isinstance(m, Learner) else m for m in contents]
     return max(sum(p.numel() for p in m.parameters()) for m in modules if isinstance(m, nn.Module))
 
 

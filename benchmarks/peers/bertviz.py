@@ -135,16 +135,16 @@ def measured(path: Path, ready: str, scripts: Path) -> dict[str, Any]:
         guard = threading.Thread(target=_limit, args=(done, ended), daemon=True)
         guard.start()
         try:
-            found = opened(browser, path, ready, scripts)
+            figures = opened(browser, path, ready, scripts)
             version = browser.version
         finally:
             done.set()
             guard.join()
-        if "failed" in found:
+        if "failed" in figures:
             _end()  # a page that still computes does not close by itself
-            found["failed"] = (ended or [found["failed"]])[0]
+            figures["failed"] = (ended or [figures["failed"]])[0]
         browser.close()
-    return {"bytes": size, **found, "chromium": version}
+    return {"bytes": size, **figures, "chromium": version}
 
 
 def _limit(done: threading.Event, ended: list[str]) -> None:
@@ -165,7 +165,7 @@ def _end() -> None:
 
 def _renderers() -> list[tuple[int, int]]:
     """The browser's processes that run pages, below this one, and their memory in bytes."""
-    parents, found = {}, []
+    parents, processes = {}, []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
@@ -174,7 +174,7 @@ def _renderers() -> list[tuple[int, int]]:
             continue
         parents[int(folder.name)] = int(words[1])
         if b"--type=renderer" in command:
-            found.append((int(folder.name), int(words[21]) * os.sysconf("SC_PAGE_SIZE")))
+            processes.append((int(folder.name), int(words[21]) * os.sysconf("SC_PAGE_SIZE")))
 
     def below(process: int) -> bool:
         while process > 1:
@@ -183,7 +183,7 @@ def _renderers() -> list[tuple[int, int]]:
                 return True
         return False
 
-    return [one for one in found if below(one[0])]
+    return [one for one in processes if below(one[0])]
 
 
 def main() -> None:

@@ -150,9 +150,9 @@ def reported(name: str, command: list[str], seconds: float) -> list[float]:
     try:
         for line in process.stdout:
             tail = [*tail[-20:], line]
-            found = REPORTS[name].search(line)
-            if found:
-                rates.append(float(found[1].replace(",", "")))
+            rate = REPORTS[name].search(line)
+            if rate:
+                rates.append(float(rate[1].replace(",", "")))
                 first = first or time.monotonic()
             if first is not None and time.monotonic() - first > seconds:
                 break

@@ -56,8 +56,8 @@ def ours(translator: Translator) -> Engine:
 
     def run(batch: Ids, beam: int) -> Ids:
         source, lengths = sources(batch)
-        found = translate_batch(model, source, lengths, Search(beam=beam), engine=engine)
-        return [one.tokens for (one, *_) in found]
+        hypotheses = translate_batch(model, source, lengths, Search(beam=beam), engine=engine)
+        return [one.tokens for (one, *_) in hypotheses]
 
     return run
 
@@ -72,14 +72,14 @@ def hugging_face(translator: Translator) -> Engine:
         source, lengths = sources(batch)
         mask = torch.arange(source.shape[1]) < lengths[:, None]
         with torch.inference_mode():
-            found = model.generate(
+            outputs = model.generate(
                 source,
                 attention_mask=mask.long(),
                 num_beams=beam,
                 do_sample=False,
                 max_length=LONGEST,
             )
-        return [_until_end(row[1:]) for row in found.tolist()]
+        return [_until_end(row[1:]) for row in outputs.tolist()]
 
     return run
 
@@ -197,28 +197,28 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--plot", action="store_true", help="only draw what the file holds")
-    given = parser.parse_args()
-    if given.plot:
-        plot(json.loads(given.out.read_text()), given.out.with_suffix(".png"))
+    options = parser.parse_args()
+    if options.plot:
+        plot(json.loads(options.out.read_text()), options.out.with_suffix(".png"))
         return
-    torch.set_num_threads(given.threads)
+    torch.set_num_threads(options.threads)
     LOOPS.wait()
-    translator = Translator.open(given.model)
+    translator = Translator.open(options.model)
     pairs = sentences(max(SENTENCES.values()))
-    engines = {name: ENGINES[name](translator) for name in given.engines}
+    engines = {name: ENGINES[name](translator) for name in options.engines}
     warm = [translator.tokenizers.source.encode(pair.source) for pair in pairs[:2]]
     for engine in engines.values():
         engine(warm, 1), engine(warm, 5)
-    results = json.loads(given.out.read_text()) if given.out and given.out.exists() else {}
-    for name in given.cells:
-        found = cell(name, engines, pairs, translator, given.rounds)
-        for who, figures in found.items():
+    results = json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
+    for name in options.cells:
+        figures_of_cell = cell(name, engines, pairs, translator, options.rounds)
+        for who, figures in figures_of_cell.items():
             print(f"{name:10} {who:20} " + "  ".join(f"{k} {v:.2f}" for k, v in figures.items()))
         sys.stdout.flush()
-        results.setdefault("cells", {}).setdefault(name, {}).update(found)
-    if given.out:
-        results = {"machine": machine(), "model": given.model, "cells": results["cells"]}
-        given.out.write_text(json.dumps(results, indent=2) + "\n")
+        results.setdefault("cells", {}).setdefault(name, {}).update(figures_of_cell)
+    if options.out:
+        results = {"machine": machine(), "model": options.model, "cells": results["cells"]}
+        options.out.write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -69,13 +69,13 @@ def main() -> None:
         plot(options.out, options.out.with_name("peers_commands.json"))
         return
     torch.set_num_threads(options.threads)
-    given = toml.read(Path("src/regard/configs/multi30k-en-de.toml"), CHANGES)
-    data = read_data(given.data, Path(os.environ["REGARD_DATA"]), 1)
-    tokenizers = learn_tokenizers(given, data.train, Processes(), Observer())
-    epochs = Epochs(data.train, tokenizers, given)
+    configuration = toml.read(Path("src/regard/configs/multi30k-en-de.toml"), CHANGES)
+    data = read_data(configuration.data, Path(os.environ["REGARD_DATA"]), 1)
+    tokenizers = learn_tokenizers(configuration, data.train, Processes(), Observer())
+    epochs = Epochs(data.train, tokenizers, configuration)
     size = len(tokenizers.target)
     torch.manual_seed(0)
-    steps = (recurrent if options.recurrent else transformers)(given, size, options.joeynmt)
+    steps = (recurrent if options.recurrent else transformers)(configuration, size, options.joeynmt)
     held = json.loads(options.out.read_text())["training steps"] if options.more else {}
     rates: dict[str, list[float]] = {name: held[name]["each"] if held else [] for name in steps}
     losses: dict[str, float] = {}
@@ -100,14 +100,14 @@ def main() -> None:
         }
         for name, taken in rates.items()
     }
-    for name, found in results.items():
-        print(name, {k: v for k, v in found.items() if k != "each"}, flush=True)
+    for name, figures in results.items():
+        print(name, {k: v for k, v in figures.items() if k != "each"}, flush=True)
     write(options.out, {"memory kept": "MALLOC_TOP_PAD_" in os.environ, "training steps": results})
 
 
-def transformers(given: Configuration, size: int, packages: Path | None) -> dict[str, Step]:
+def transformers(configuration: Configuration, size: int, packages: Path | None) -> dict[str, Step]:
     steps = {
-        "regard": ours(given, size),
+        "regard": ours(configuration, size),
         "nn.Transformer": plain(size),
         "Hugging Face Marian": marian(size),
     }
@@ -133,15 +133,15 @@ def plot(steps: Path, commands: Path) -> None:
     import matplotlib.pyplot as plt
 
     beside = steps.with_name("peers_recurrent.json")
-    given = {
+    tables = {
         "a step, the same batches": json.loads(steps.read_text())["training steps"],
         "the command, its own batches": json.loads(commands.read_text())["training commands"],
         "a step of GRUs with attention": json.loads(beside.read_text())["training steps"],
     }
     figure, panels = plt.subplots(1, 3, figsize=(14, 3), layout="constrained")
-    for panel, (title, found) in zip(panels, given.items(), strict=True):
-        names = list(found)[::-1]
-        rates = [found[name]["target tokens a second"] for name in names]
+    for panel, (title, rows) in zip(panels, tables.items(), strict=True):
+        names = list(rows)[::-1]
+        rates = [rows[name]["target tokens a second"] for name in names]
         colours = ["#0b6e8a" if name.startswith("regard") else "#b9c4c9" for name in names]
         panel.bar_label(panel.barh(names, rates, color=colours), fmt="{:,.0f}", padding=3)
         panel.margins(x=0.2)

@@ -31,12 +31,12 @@ def align(program: str, pairs: Sequence[tuple[Words, Words]]) -> list[set[Link]]
         command = [program, "-i", str(text), "-f", str(forward), "-r", str(backward)]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
         both = list(zip(read_links(forward), read_links(backward), strict=True))
-    found: list[set[Link]] = [set() for _ in pairs]
+    linked: list[set[Link]] = [set() for _ in pairs]
     for number, (one, other) in zip(full, both, strict=True):
         source, target = cut[number]
         links = grow_diagonal(one, other)
-        found[number] = {(source[i][0], target[j][0]) for i, j in links}
-    return found
+        linked[number] = {(source[i][0], target[j][0]) for i, j in links}
+    return linked
 
 
 def _tokens(words: Words) -> list[tuple[int, str]]:

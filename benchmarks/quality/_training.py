@@ -63,8 +63,8 @@ def pace(run: Path) -> float:
     """Seconds a step, by the end of a run: its beginning may have compiled loops."""
     lines = (json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines())
     last = [line for line in lines if line["kind"] == "step"][-1]
-    found = progress(run)
-    return float(found["target_tokens"] / found["step"] / last["tokens_per_second"])
+    state = progress(run)
+    return float(state["target_tokens"] / state["step"] / last["tokens_per_second"])
 
 
 def progress(run: Path) -> dict[str, Any]:

@@ -47,9 +47,9 @@ def quality(run: Path, part: str) -> dict[str, float | None]:
     """BLEU, chrF and exact matches on the valid or test file."""
     file = Path(os.environ["REGARD_DATA"]) / "tatoeba-spa-eng" / f"{part}.tsv"
     pairs = read_pairs(Tsv(file, source_column=1, target_column=0)).pairs
-    found = Translator.open(run).translate([pair.source for pair in pairs])
+    translations = Translator.open(run).translate([pair.source for pair in pairs])
     scores = measure(
-        [each.text for each in found],
+        [each.text for each in translations],
         [pair.target for pair in pairs],
         measures=["bleu", "chrf", "exact"],
     )

@@ -75,8 +75,8 @@ def corpus(part: str, lines: int | None = None) -> list[Pair]:
 
 
 def scores(texts: list[str], pairs: list[Pair]) -> dict[str, float | None]:
-    found = measure(texts, [pair.target for pair in pairs], measures=["bleu", "chrf", "exact"])
-    return {"bleu": found.bleu, "chrf": found.chrf, "exact": found.exact}
+    figures = measure(texts, [pair.target for pair in pairs], measures=["bleu", "chrf", "exact"])
+    return {"bleu": figures.bleu, "chrf": figures.chrf, "exact": figures.exact}
 
 
 def ours(configuration: str, folder: Path, steps: int, lines: int | None) -> dict[str, Any]:
@@ -102,12 +102,12 @@ def ours(configuration: str, folder: Path, steps: int, lines: int | None) -> dic
     took = progress(run)
     translator = Translator.open(run)
     pairs = corpus("test", lines)
-    found = translator.translate([pair.source for pair in pairs])
+    translations = translator.translate([pair.source for pair in pairs])
     return {
         "steps": took["step"],
         "target_tokens": took["target_tokens"],
         "minutes": took["seconds"] / 60,
-        "test": scores([each.text for each in found], pairs),
+        "test": scores([each.text for each in translations], pairs),
     }
 
 

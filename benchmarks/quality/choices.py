@@ -66,8 +66,8 @@ def main() -> None:
         for name, file, flip in GOLD[data.source_language, data.target_language]:
             gold = read_gold(Path(os.environ["REGARD_DATA"]) / file)
             gold = gold.flipped() if flip else gold
-            found = word_attentions(translator.model, translator.tokenizers, gold.words or [])
-            here = told(choose(found, gold))
+            attentions = word_attentions(translator.model, translator.tokenizers, gold.words or [])
+            here = told(choose(attentions, gold))
             table[f"{Path(model).name} on {name}"] = here
             print(Path(model).name, name, {k: v for k, v in here.items() if k != "by head"})
     if options.out:

@@ -305,7 +305,7 @@ class Bench:
 
     def invented(self) -> dict[str, Any]:
         known = set(map(str.lower, self._language()))
-        found, unmarked, examples = 0, 0, []
+        strange_lines, unmarked, examples = 0, 0, []
         for translation in self._all():
             source = set(map(str.lower, WORD.findall(translation.source)))
             strange = [
@@ -313,11 +313,11 @@ class Bench:
                 for word in WORD.findall(translation.text)
                 if word.lower() not in known | source
             ]
-            found += bool(strange)
+            strange_lines += bool(strange)
             unmarked += bool(strange) and not translation.doubts
             examples += [f"{translation.source} -> {translation.text}"] if strange else []
         return {
-            "lines": found,
+            "lines": strange_lines,
             "unmarked": unmarked,
             "of": len(self.valid),
             "examples": examples[:10],

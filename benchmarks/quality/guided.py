@@ -89,8 +89,8 @@ def prepare(case: Case, folder: Path, program: str, words: str) -> None:
     if not links.exists():
         cut = partial(split_words, marks=words == "marks")
         pairs = read_aligned(case.file("train"))
-        found = align(program, [(cut(pair.source), cut(pair.target)) for pair in pairs])
-        lines = (" ".join(f"{a}-{b}" for a, b in sorted(each)) for each in found)
+        alignments = align(program, [(cut(pair.source), cut(pair.target)) for pair in pairs])
+        lines = (" ".join(f"{a}-{b}" for a, b in sorted(each)) for each in alignments)
         links.write_text("".join(f"{line}\n" for line in lines))
 
 
@@ -124,14 +124,14 @@ def scores(case: Case, model: str | Path, choice: Choice) -> dict[str, Any]:
     links: dict[str, Any] = {}
     for name, gold in case.links().items():
         aligned = Aligner(translator.model, translator.tokenizers, choice).align(gold.words or [])
-        found = measure_alignment([each.links for each in aligned], gold.sure, gold.possible)
+        errors = measure_alignment([each.links for each in aligned], gold.sure, gold.possible)
         best = choose(
             word_attentions(translator.model, translator.tokenizers, gold.words or []), gold
         )
         links[name] = {
-            "aer": found.aer,
-            "precision": found.precision,
-            "recall": found.recall,
+            "aer": errors.aer,
+            "precision": errors.precision,
+            "recall": errors.recall,
             "best choice": str(best.best.choice),
             "aer of the best choice": best.best.scores.aer,
             "chosen on one half, measured on the other": [each.scores.aer for each in best.crossed],
@@ -163,8 +163,8 @@ def main() -> None:
     for name in options.only:
         run = trained(case, name, options)
         taught = Choice(layer=LAYER, head=HEAD, rows="read")
-        found = scores(case, run, taught if name == "guided" else usual(3))
-        table[name] = {**found, "steps": progress(run)["step"]}
+        row = scores(case, run, taught if name == "guided" else usual(3))
+        table[name] = {**row, "steps": progress(run)["step"]}
         print(name, table[name], flush=True)
     if options.out:
         taught_with = {"weight": options.weight, "words": options.words}

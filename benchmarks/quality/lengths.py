@@ -50,8 +50,8 @@ def joined(pairs: list[Pair], draw: np.random.Generator, passes: int = 1) -> lis
 def corpus(folder: Path) -> None:
     """train.tsv, valid.tsv and test.tsv of joined sentences."""
     for seed, part in enumerate(("train", "valid", "test")):
-        given = Path(os.environ["REGARD_DATA"]) / "tatoeba-spa-eng" / f"{part}.tsv"
-        pairs = read_pairs(Tsv(given, source_column=1, target_column=0)).pairs
+        source = Path(os.environ["REGARD_DATA"]) / "tatoeba-spa-eng" / f"{part}.tsv"
+        pairs = read_pairs(Tsv(source, source_column=1, target_column=0)).pairs
         # One pass over the test file is 570 lines: more, in other company, fill the buckets.
         passes = 1 if part != "test" else 1 + TEST_LINES * (JOINED + 1) // (2 * len(pairs))
         made = joined(pairs, np.random.default_rng(seed), passes)
@@ -62,14 +62,14 @@ def corpus(folder: Path) -> None:
 def by_length(run: Path, test: Path) -> list[dict[str, Any]]:
     """BLEU of each bucket, beam 5."""
     pairs = read_pairs(Tsv(test)).pairs
-    found = Translator.open(run).translate([pair.source for pair in pairs], whole_lines=True)
+    translations = Translator.open(run).translate([pair.source for pair in pairs], whole_lines=True)
     words = np.array([len(pair.source.split()) for pair in pairs])
     rows = []
     for above, limit in zip((0, *BUCKETS[:-1]), BUCKETS, strict=True):
         inside = np.flatnonzero((words > above) & (words <= limit))
         if len(inside) >= AT_LEAST:
             scores = measure(
-                [found[i].text for i in inside],
+                [translations[i].text for i in inside],
                 [pairs[i].target for i in inside],
                 measures=["bleu"],
             )
@@ -84,9 +84,9 @@ def draw(table: dict[str, Any], path: Path) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(6.5, 4), layout="constrained")
-    for name, found in table.items():
-        middle = [sum(row["words"]) / 2 for row in found["buckets"]]
-        axes.plot(middle, [row["bleu"] for row in found["buckets"]], marker="o", label=name)
+    for name, row_of_model in table.items():
+        middle = [sum(row["words"]) / 2 for row in row_of_model["buckets"]]
+        axes.plot(middle, [row["bleu"] for row in row_of_model["buckets"]], marker="o", label=name)
     axes.set_xlabel("words in the source")
     axes.set_ylabel("BLEU")
     axes.set_ylim(bottom=0)

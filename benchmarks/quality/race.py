@@ -74,9 +74,9 @@ def regard(folder: Path, seed: int, threads: int, steps: int | None) -> dict[str
         time.sleep(1)
         metrics = run / "metrics.jsonl"
         lines = metrics.read_text().split("\n")[:-1] if metrics.exists() else []
-        found = [each["bleu"] for each in map(json.loads, lines) if each["kind"] == "validation"]
+        scores = [each["bleu"] for each in map(json.loads, lines) if each["kind"] == "validation"]
         minutes = (time.monotonic() - begun) / 60
-        curve += [[minutes, each] for each in found[len(curve) :]]
+        curve += [[minutes, each] for each in scores[len(curve) :]]
     minutes = (time.monotonic() - begun) / 60
     if process.returncode:
         raise SystemExit(f"regard train ended with {process.returncode}")
@@ -85,7 +85,7 @@ def regard(folder: Path, seed: int, threads: int, steps: int | None) -> dict[str
     pairs = read_data(
         translator.run.configuration.data, Path(os.environ["REGARD_DATA"]), seed
     ).valid
-    found = translator.translate([pair.source for pair in pairs])
+    scores = translator.translate([pair.source for pair in pairs])
     took = progress(run)
     return {
         "minutes": minutes,
@@ -93,7 +93,7 @@ def regard(folder: Path, seed: int, threads: int, steps: int | None) -> dict[str
         "target_tokens": took["target_tokens"],
         "precision": took["precision"],
         "curve": curve,
-        "validation": bleu([each.text for each in found], pairs),
+        "validation": bleu([each.text for each in scores], pairs),
     }
 
 
@@ -105,11 +105,11 @@ def marian(seed: int, threads: int, limit: float) -> dict[str, Any]:
         tokenizer__sampling=0.0,
         **{f"data__noise__{each}": 0 for each in NoiseSettings.model_fields},
     )
-    given = toml.read(shipped.configuration(CONFIGURATION), tuple(plain[1::2]))
-    data = read_data(given.data, Path(os.environ["REGARD_DATA"]), seed)
-    tokenizers = learn_tokenizers(given, data.train, Processes(), Observer())
-    epochs = Epochs(data.train, tokenizers, given)
-    sample = Validation(data.valid, tokenizers, given.training, seed).pairs
+    configuration = toml.read(shipped.configuration(CONFIGURATION), tuple(plain[1::2]))
+    data = read_data(configuration.data, Path(os.environ["REGARD_DATA"]), seed)
+    tokenizers = learn_tokenizers(configuration, data.train, Processes(), Observer())
+    epochs = Epochs(data.train, tokenizers, configuration)
+    sample = Validation(data.valid, tokenizers, configuration.training, seed).pairs
     torch.manual_seed(seed)
     model = marian_model(len(tokenizers.target))
     optimiser = torch.optim.AdamW(model.parameters(), RATE, (0.9, 0.98), weight_decay=0.0)
@@ -162,10 +162,10 @@ def generated(model: Any, tokenizers: Tokenizers, pairs: Sequence[Pair], beam: i
         rows = order[start : start + 50]
         read = nn.utils.rnn.pad_sequence([sources[row] for row in rows], True, PAD)
         mask = (read != PAD).long()
-        found = model.generate(
+        outputs = model.generate(
             read, attention_mask=mask, num_beams=beam, max_new_tokens=LONGEST, use_cache=True
         )
-        for row, ids in zip(rows, found.tolist(), strict=True):
+        for row, ids in zip(rows, outputs.tolist(), strict=True):
             texts[row] = tokenizers.target.decode([each for each in ids if each > EOS])
     model.train()
     return texts
@@ -190,11 +190,11 @@ def main() -> None:
         for name in options.only:
             if f"{name} {seed}" in table:
                 continue
-            given = seed, options.threads
+            common = seed, options.threads
             run = (
-                regard(options.folder, *given, options.steps)
+                regard(options.folder, *common, options.steps)
                 if name == "regard"
-                else marian(*given, options.minutes)
+                else marian(*common, options.minutes)
             )
             table[f"{name} {seed}"] = run
             print(name, seed, run, flush=True)

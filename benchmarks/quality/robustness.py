@@ -120,21 +120,23 @@ def has(text: str, wanted: str) -> bool:
 def counted(translator: Translator, frames: Sequence[tuple[str, Number]]) -> dict[str, Any]:
     """How many sentences keep their name or number, with the first that do not."""
     texts = [frame.format(each.written) for frame, each in frames]
-    found = [one.text for one in translator.translate(texts)]
+    translations = [one.text for one in translator.translate(texts)]
     right = [
         all(has(text, wanted) for wanted in each.wanted)
-        for text, (_, each) in zip(found, frames, strict=True)
+        for text, (_, each) in zip(translations, frames, strict=True)
     ]
     wrong = [
-        f"{text} -> {to}" for text, to, good in zip(texts, found, right, strict=True) if not good
+        f"{text} -> {to}"
+        for text, to, good in zip(texts, translations, right, strict=True)
+        if not good
     ]
     return {"right": sum(right), "of": len(frames), "wrong": wrong[:5]}
 
 
 def bleu(translator: Translator, pairs: Sequence[Pair], whole: bool) -> float:
-    found = translator.translate([pair.source for pair in pairs], whole_lines=whole)
-    given = [one.text for one in found], [pair.target for pair in pairs]
-    return round(measure(*given, measures=["bleu"]).bleu or 0.0, 2)
+    translations = translator.translate([pair.source for pair in pairs], whole_lines=whole)
+    texts = [one.text for one in translations], [pair.target for pair in pairs]
+    return round(measure(*texts, measures=["bleu"]).bleu or 0.0, 2)
 
 
 def table(translator: Translator, pairs: Sequence[Pair], sentences: int) -> dict[str, Any]:

@@ -33,10 +33,10 @@ def joined(pairs: list[Pair], count: int) -> list[Pair]:
 
 
 def scored(translator: Translator, pairs: list[Pair], *, whole_lines: bool) -> dict[str, float]:
-    found = translator.translate([pair.source for pair in pairs], whole_lines=whole_lines)
+    translations = translator.translate([pair.source for pair in pairs], whole_lines=whole_lines)
     references = [pair.target for pair in pairs]
-    bleu = measure([one.text for one in found], references, measures=("bleu",)).bleu or 0.0
-    return {"bleu": round(bleu, 2), "loops": sum(one.repeats for one in found)}
+    bleu = measure([one.text for one in translations], references, measures=("bleu",)).bleu or 0.0
+    return {"bleu": round(bleu, 2), "loops": sum(one.repeats for one in translations)}
 
 
 def main() -> None:
