@@ -24,14 +24,7 @@ import torch
 from torch import Tensor
 
 from regard import files
-from regard.memory.records import (
-    TABLES,
-    Kind,
-    State,
-    entry_rows,
-    keep,
-    sum_of,
-)
+from regard.memory.records import TABLES, Kind, State, entry_rows, keep, sum_of
 from regard.memory.snapshot import CURRENT, DATABASE, FORMAT, VERSION, Snapshot, blaming, refuse
 
 LOCK = ".writing.lock"

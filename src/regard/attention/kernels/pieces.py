@@ -9,14 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.dropout import keep
-from regard.attention.kernels.recomputing import (
-    BIAS,
-    QUERY,
-    VALUE,
-    Blocks,
-    leaves_of,
-    record_mark,
-)
+from regard.attention.kernels.recomputing import BIAS, QUERY, VALUE, Blocks, leaves_of, record_mark
 from regard.attention.kernels.request import Request
 from regard.attention.masks.positions import Band
 from regard.attention.masks.tiles import Tile

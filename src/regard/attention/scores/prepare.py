@@ -4,14 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.scores.parametric import PreparedAdditive
-from regard.attention.scores.score import (
-    Keys,
-    PreparedCosine,
-    Queries,
-    Score,
-    is_dots,
-    pairwise,
-)
+from regard.attention.scores.score import Keys, PreparedCosine, Queries, Score, is_dots, pairwise
 
 __all__ = [
     "PreparedAdditive",
