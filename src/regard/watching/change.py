@@ -132,7 +132,6 @@ class Change(Observer):
         """The edit of the attention that is running; None if there is none."""
         if not (edits := self._edits_of(path, stack)):
             return None
-        path += stack[-1].suffix
         if path not in self._running:
             with reports_suppressed():  # the outputs of another run are computed by regard.attend
                 self._running[path] = _Edited(edits, _names(path, stack[-1]))
@@ -158,7 +157,6 @@ class Change(Observer):
         raise KeyError(f"no attention {name!r} was edited; edited were {list(self._running)}")
 
     def _edits_of(self, path: str, stack: Stack) -> list[Edit | OnWeights]:
-        path += stack[-1].suffix
         attention_names = _names(path, stack[-1])
         self._known.add(attention_names[1])
         self._ran.add(path)

@@ -223,11 +223,10 @@ class Recording:
 
     def add(self, path: str, stack: Stack, capture: Callable[[], Captured]) -> None:
         """Record a call of the attention that is running, or follow it if `layers` excludes it."""
-        number = stack[-1].suffix
-        if self._layers is not None and not is_selected(path + number, self._layers):
-            self.excluded.setdefault(path + number)
+        if self._layers is not None and not is_selected(path, self._layers):
+            self.excluded.setdefault(path)
             if self._followed is not None and not transformed():
-                self._followed.add(path + number, capture)
+                self._followed.add(path, capture)
             return
         if transformed():
             raise WatchError("it runs under torch.func or a trace, where tensors have no values")
@@ -235,11 +234,12 @@ class Recording:
             self._check_budget(self._budget)
         with torch.set_grad_enabled(self.selection.gradients and torch.is_grad_enabled()):
             call = capture()
-            if isinstance(call, DeferredCall) and call.within:
-                path = f"{path}.{call.within}" if path else call.within
-            record = self._keep(path + number, stack, call)
-        if self.selection.values:
             within = call.within if isinstance(call, DeferredCall) else ""
+            if within:
+                module, mark, number = path.partition("#")
+                path = f"{module}.{within}".removeprefix(".") + mark + number
+            record = self._keep(path, stack, call)
+        if self.selection.values:
             layer = output_layer(stack[-1].module, within)
             record.projected = None if layer is None else Projected(layer)
             self._unread = record if layer is None else None

@@ -59,11 +59,6 @@ class RunningModule:
     read: set[Read] = field(default_factory=set)
     children: Counter[str] = field(default_factory=Counter)
 
-    @property
-    def suffix(self) -> str:
-        """What the path of the running attention ends with, where it is not the first of the module."""
-        return f"#{self.attention}" if self.attention else ""
-
 
 Stack = tuple[RunningModule, ...]
 
@@ -223,6 +218,12 @@ def _observing(stack: Stack) -> list[tuple[Observer, str]]:
     return observing
 
 
+def _attending(stack: Stack) -> list[tuple[Observer, str]]:
+    """The same with the path of the running attention: with its number, where it is not the first of the module."""
+    number = stack[-1].attention
+    return [(each, f"{path}#{number}" if number else path) for each, path in _observing(stack)]
+
+
 def is_observed() -> bool:
     """Whether an attention computed now has to be reported."""
     return bool(_stack.get()) and bool(_observers.get()) and not _suppressed.get()
@@ -304,7 +305,7 @@ def report_attention(capture: Callable[[], Any], edited: bool = False) -> None:
     if _edit.get() is not None:  # the enclosing attention is reported as a whole
         return
     stack = _stack.get()
-    for observer, path in _observing(stack):
+    for observer, path in _attending(stack):
         if not (edited and observer.edit(path, stack)):
             observer.attention_computed(path, stack, capture)
     stack[-1].reports += 1
@@ -326,7 +327,7 @@ def edit() -> Edit | None:
     if (enclosing := _edit.get()) is not None:
         return enclosing
     stack = _stack.get()
-    changes = (observer.edit(path, stack) for observer, path in _observing(stack))
+    changes = (observer.edit(path, stack) for observer, path in _attending(stack))
     edits = [change for change in changes if change is not None]
     return Edits(edits) if edits else None
 
