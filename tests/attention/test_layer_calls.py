@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.nn.utils import parametrizations
 
-from regard.attention.blocks.layers import FeedForward
+from regard.attention.blocks import FeedForward
 from regard.attention.dropout import Dropout
 from regard.attention.layer_calls import call
 

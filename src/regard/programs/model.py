@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.attention.blocks import TransformerBlock, new_norm
+from regard.attention.blocks import TransformerBlock
+from regard.attention.heads import new_norm
 from regard.attention.looks import Look
 from regard.programs.sizes import Sizes
 

@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.blocks import Dropout, new_norm
+from regard.attention.dropout import Dropout
+from regard.attention.heads import new_norm
 from regard.translation.models.protocol import (
     Lengths,
     SourceIds,
