@@ -110,13 +110,13 @@ def test_an_object_with_a_function_of_positions_is_a_bias():
 def test_every_named_normaliser_and_score_is_a_setting_of_translators_or_left_out_on_purpose():
     from typing import get_args
 
-    from regard.attention.normalisers import normaliser
+    from regard.attention import normalisers
     from regard.attention.scores import score
     from regard.translation.settings.base import NormaliserName, ScoreName
 
     for names, classes, absent in (
         (ScoreName, score.CLASSES, set()),
-        (NormaliserName, normaliser.CLASSES, {"identity"}),  # its weights do not sum to 1
+        (NormaliserName, normalisers.CLASSES, {"identity"}),  # its weights do not sum to 1
     ):
         ours = {name for name, cls in classes.items() if cls.__module__.startswith("regard.")}
         assert ours == set(get_args(names)) | absent

@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from regard import files, tensor_files
-from regard.attention.normalisers.normaliser import CLASSES as NORMALISERS
+from regard.attention.normalisers import CLASSES as NORMALISERS
 from regard.attention.scores.by_name import build
 from regard.attention.scores.score import CLASSES as SCORES
 from regard.memory.lists import LISTS, as_bytes, from_bytes, no_constant
