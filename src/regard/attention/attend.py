@@ -16,7 +16,7 @@ from regard.attention.masks import MaskLike
 from regard.attention.normalisers import NormaliserLike
 from regard.attention.positions.biases import BiasLike
 from regard.attention.scores import ScoreLike
-from regard.attention.scores.prepare import PreparedAdditive
+from regard.attention.scores.parametric import PreparedAdditive
 from regard.attention.torch_names import FUSED, answers
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser,
 from regard.attention.products import widen
 from regard.attention.ranking import top
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike, build
-from regard.attention.scores.prepare import is_pairwise
+from regard.attention.scores.score import pairwise
 from regard.attention.shapes import check_plane
 from regard.memory import one_pass
 from regard.memory.bounded import BoundedReading, Linear, Source, read_bounded
@@ -291,7 +291,7 @@ class ReadableEntries(nn.Module):
         wide = widen(keys)
         queries = queries.to(wide.dtype)
         scores = widen(options["score"](queries, wide))
-        if is_pairwise(self.score or ScaledDot()):
+        if pairwise(self.score or ScaledDot()) is not None:
             scores = level_best(scores, queries, keys)
         return self._best(scores, k)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.masks import MaskLike, as_mask, causal
-from regard.attention.scores.prepare import is_pairwise
+from regard.attention.scores.score import pairwise
 from regard.attention.shapes import broadcast
 from regard.watching.captured import CapturedCall, Description, Selection
 from regard.watching.errors import WatchError
@@ -96,7 +96,7 @@ class CachedGeneration:
     @staticmethod
     def begins(call: CapturedCall) -> bool:
         """Whether this can be a step: one query, and a score that depends on no other query."""
-        alone = call.score is None or is_pairwise(call.score)
+        alone = call.score is None or pairwise(call.score) is not None
         return alone and call.query.ndim > 2 and call.query.shape[-2] == 1
 
     def takes(self, call: CapturedCall) -> bool:

@@ -19,7 +19,7 @@ from regard.attention.kernels.tiled import AREA
 from regard.attention.kernels.zeroed import has_nan
 from regard.attention.masks import MaskLike
 from regard.attention.masks.layout import Layout, kept_layout, lay
-from regard.attention.scores.prepare import PreparedAdditive
+from regard.attention.scores.parametric import PreparedAdditive
 from regard.attention.shapes import Frame
 from regard.loops.availability import followed
 

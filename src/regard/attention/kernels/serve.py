@@ -8,7 +8,7 @@ from regard.attention.kernels.request import Request
 from regard.attention.kernels.zeroed import are_finite, has_nan, zeroed
 from regard.attention.masks.layout import Layout
 from regard.attention.normalisers import is_plain
-from regard.attention.scores.prepare import is_pairwise
+from regard.attention.scores.score import pairwise
 from regard.attention.shapes import Frame
 
 ROOM = 1 << 22  # booleans held at a time
@@ -62,7 +62,7 @@ def narrowed(request: Request, value: Tensor, layout: Layout) -> tuple[Request, 
 
 def _is_local(request: Request) -> bool:
     """Whether a weight depends only on the keys that may be read."""
-    return is_pairwise(request.score) and is_plain(request.normaliser)
+    return pairwise(request.score) is not None and is_plain(request.normaliser)
 
 
 def _apart(kernel: Kernel, request: Request, value: Tensor, spoilt: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from regard.attention.kernels.request import Request
 from regard.attention.products import product_dtype, widen
-from regard.attention.scores.prepare import is_pairwise
+from regard.attention.scores.score import pairwise
 from regard.loops.availability import has_numbers
 
 ROOM = 1 << 22  # numbers of keys compared at a time
@@ -23,7 +23,7 @@ def level(
     A product sums in another order at the end of a matrix than inside, so that equal keys get scores
     that differ in the last bits. On a GPU, and where numbers are hidden, the scores stay as they are.
     """
-    if not is_pairwise(request.score):
+    if pairwise(request.score) is None:
         return scores
     query = request.query if rows is None else request.query.index_select(-2, rows)
     return level_best(scores, query, request.key, readable, bias)

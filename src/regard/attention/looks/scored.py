@@ -14,8 +14,7 @@ from regard.attention.looks.entries import Stored
 from regard.attention.looks.source import BlockSource, SoftmaxBlock
 from regard.attention.normalisers import Hard, Softmax
 from regard.attention.products import fitted, widen
-from regard.attention.scores.prepare import prepare_both
-from regard.attention.scores.score import PairScore
+from regard.attention.scores.score import PairScore, prepare_both
 from regard.attention.shapes import Shape
 from regard.loops.availability import transformed
 

@@ -8,7 +8,7 @@ from regard.attention.kernels.request import Request
 from regard.attention.kernels.zeroed import are_finite
 from regard.attention.normalisers import Hard
 from regard.attention.products import HALVES
-from regard.attention.scores.prepare import prepare_both
+from regard.attention.scores.score import prepare_both
 
 
 def shared(request: Request) -> Request:

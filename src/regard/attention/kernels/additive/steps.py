@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 from regard.attention.normalisers import Normaliser, Softmax
 from regard.attention.products import HALVES
 from regard.attention.scores import Additive, Score
+from regard.attention.scores.parametric import PreparedAdditive
 from regard.attention.scores.powers import (
     are_in_reach,
     minus_half,
@@ -22,7 +23,6 @@ from regard.attention.scores.powers import (
     relative_scores,
     tanh_minus_one,
 )
-from regard.attention.scores.prepare import PreparedAdditive
 from regard.loops.availability import differentiated, transformed
 
 HIGHEST = 2.0**124  # with keys in reach u is above -2^-62 from this e^(2a) on
