@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from regard.programs.defining import Program, program
 from regard.programs.language import (
     Column,
     ProgramError,
@@ -23,7 +22,7 @@ from regard.programs.language import (
 )
 from regard.programs.library import PROGRAMS
 from regard.programs.planning import Plan, plan
-from regard.programs.running import run
+from regard.programs.running import Program, program, run
 from regard.programs.sizes import Sizes
 
 if TYPE_CHECKING:

@@ -9,7 +9,10 @@ because the scores that tell positions apart are the larger ones, with larger er
 from fractions import Fraction
 from math import exp
 
-from regard.programs.coding import (
+from regard.programs.feed_forward import steps
+from regard.programs.language import Aggregate, Column, Predicate, Selector, Width
+from regard.programs.running import called
+from regard.programs.stream import (
     ALWAYS,
     BEGINNING,
     READING,
@@ -18,13 +21,12 @@ from regard.programs.coding import (
     Head,
     Numbers,
     Row,
+    Stream,
     add,
+    check_types,
     factored,
+    limited,
 )
-from regard.programs.feed_forward import steps
-from regard.programs.language import Aggregate, Column, Predicate, Selector, Width
-from regard.programs.running import called
-from regard.programs.stream import Stream, check_types, limited
 
 SHARP, APART = 16.0, 32.0  # nats
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.looks import Look
-from regard.programs.coding import HUGE, ONE, Row
-from regard.programs.defining import Program, check_tokens
 from regard.programs.language import ProgramError, Value
 from regard.programs.model import SequenceModel
 from regard.programs.planning import Plan, plan
+from regard.programs.running import Program, check_tokens
+from regard.programs.stream import HUGE, ONE, Row
 
 _OTHER_TOKENS = (
     ": a program that works with any tokens can be compiled for others: `regard programs compile "

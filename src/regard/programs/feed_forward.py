@@ -7,20 +7,22 @@ from itertools import pairwise, product
 from math import frexp
 from typing import Any, TypeAlias
 
-from regard.programs.coding import (
+from regard.programs.language import Column, Elementwise, ProgramError, Value
+from regard.programs.running import called
+from regard.programs.stream import (
     ALWAYS,
+    LARGEST,
     READING,
     ROUNDING,
     Categories,
     Coded,
     Numbers,
     OneHot,
+    Stream,
     add,
+    check_types,
     largest,
 )
-from regard.programs.language import Column, Elementwise, ProgramError, Value
-from regard.programs.running import called
-from regard.programs.stream import LARGEST, Stream, check_types
 
 Table: TypeAlias = dict[tuple[Value, ...], Value]
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from regard.programs.defining import Program, program
 from regard.programs.language import (
     Column,
     ProgramError,
@@ -18,6 +17,7 @@ from regard.programs.language import (
     where,
     width,
 )
+from regard.programs.running import Program, program
 
 LETTERS = "abc"
 same_token = select(tokens, tokens)

@@ -11,19 +11,6 @@ from itertools import pairwise
 from typing import Any
 
 from regard.programs.attending import Term, count, mean, picked
-from regard.programs.coding import (
-    ALWAYS,
-    READING,
-    Categories,
-    Coded,
-    Head,
-    Numbers,
-    Row,
-    Unit,
-    add,
-    largest,
-)
-from regard.programs.defining import Program
 from regard.programs.feed_forward import elementwise
 from regard.programs.language import (
     Aggregate,
@@ -37,9 +24,22 @@ from regard.programs.language import (
     indices,
     tokens,
 )
-from regard.programs.running import number
+from regard.programs.running import Program, number
 from regard.programs.sizes import Sizes
-from regard.programs.stream import Stream, limited
+from regard.programs.stream import (
+    ALWAYS,
+    READING,
+    Categories,
+    Coded,
+    Head,
+    Numbers,
+    Row,
+    Stream,
+    Unit,
+    add,
+    largest,
+    limited,
+)
 
 
 @dataclass(frozen=True)
