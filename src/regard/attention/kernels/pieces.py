@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
 
@@ -72,10 +73,14 @@ class Tiling:
 
     def new_rows(self, like: Tensor, *shape: int) -> Tensor:
         """A tensor for what tiles write, a row for each query; 0 where a query may have no tile."""
+        return like.new_empty(shape) if self._is_covered else like.new_zeros(shape)
+
+    @cached_property
+    def _is_covered(self) -> bool:
+        """Whether every query has a tile."""
         tiles = [tile for entry in self.entries for tile in entry if not tile.joins]
         covered = sum(len(tile.rows) for tile in tiles if tile.rule is None)
-        is_covered = covered == len(self.entries) * self.request.queries
-        return like.new_empty(shape) if is_covered else like.new_zeros(shape)
+        return covered == len(self.entries) * self.request.queries
 
     @property
     def size(self) -> int:
@@ -132,7 +137,8 @@ class Tiling:
                     tile, window = _trimmed(tile, window)
                     window = self.plane(window)
                 if tile.columns:
-                    rows, columns = (slice(s.start, s.stop) for s in (tile.rows, tile.columns))
+                    rows = slice(tile.rows.start, tile.rows.stop)
+                    columns = slice(tile.columns.start, tile.columns.stop)
                     keys = tile.positions(self.request.frame)[1] if tile.runs else columns
                     yield Piece(tile, (*front, rows), (*front, keys), window, number)
                     number += 1

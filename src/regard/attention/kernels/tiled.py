@@ -119,8 +119,10 @@ def read_tiles(request: Request, value: Tensor, fused: bool) -> Tensor | None:
     plane = None if bias is None else tiling.plane(bias)
     sides = [_padded(side, width) for side in sides] if fused else sides
     request.checks_gradients = request.is_checked and request.has_vectors(query, key)
-    if fused:
+    if fused and torch.is_grad_enabled():
         reading = _Fused.apply(tiling, *sides, plane)  # type: ignore[no-untyped-call]
+    elif fused:
+        reading, _ = _fused(tiling, *sides, plane)
     else:
         reading = Recomputed.apply(_blocks(tiling), *sides, plane, *tiling.leaves)  # type: ignore[no-untyped-call]
     return reading[..., : value.shape[-1]].reshape(*batch, request.queries, value.shape[-1])  # type: ignore[no-any-return]
@@ -150,28 +152,36 @@ def _blocks(tiling: Tiling) -> Blocks:
     return blocks.unless_changed(tiling.versions)
 
 
+def _fused(
+    tiling: Tiling, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The reading, and the logarithm of the sum of each row."""
+    reading = tiling.new_rows(value, *query.shape)
+    sums = tiling.new_rows(widen(query[..., 0]), *query.shape[:-1])
+    for piece in tiling:
+        rows, columns, joins = piece.rows, piece.columns, piece.tile.joins
+        sides = query[rows], key[columns], value[columns]
+        added, blank = tiling.additions(piece, _numbers(bias, piece))
+        triangle = piece.tile.triangle
+        tile, tile_sums = fused_forward(
+            *sides, is_causal=triangle, attn_mask=added, scale=tiling.scale
+        )
+        if blank is not None:
+            tile_sums = tile_sums.masked_fill(blank.squeeze(-1), 0.0)
+        if joins:
+            _join(reading[rows], sums[rows], tile, tile_sums)
+        else:
+            reading[rows], sums[rows] = tile, tile_sums
+    return reading, sums
+
+
 class _Fused(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, tiling: Tiling, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
     ) -> Tensor:
         ctx.tiling, ctx.surroundings = tiling, Surroundings(query)
-        reading = tiling.new_rows(value, *query.shape)
-        sums = tiling.new_rows(widen(query[..., 0]), *query.shape[:-1])
-        for piece in tiling:
-            rows, columns, joins = piece.rows, piece.columns, piece.tile.joins
-            sides = query[rows], key[columns], value[columns]
-            added, blank = tiling.additions(piece, _numbers(bias, piece))
-            triangle = piece.tile.triangle
-            tile, tile_sums = fused_forward(
-                *sides, is_causal=triangle, attn_mask=added, scale=tiling.scale
-            )
-            if blank is not None:
-                tile_sums = tile_sums.masked_fill(blank.squeeze(-1), 0.0)
-            if joins:
-                _join(reading[rows], sums[rows], tile, tile_sums)
-            else:
-                reading[rows], sums[rows] = tile, tile_sums
+        reading, sums = _fused(tiling, query, key, value, bias)
         ctx.save_for_backward(query, key, value, bias, reading, sums)
         return reading
 
