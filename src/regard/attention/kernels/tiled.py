@@ -122,7 +122,7 @@ def read_tiles(request: Request, value: Tensor, fused: bool) -> Tensor | None:
     if fused and torch.is_grad_enabled():
         reading = _Fused.apply(tiling, *sides, plane)  # type: ignore[no-untyped-call]
     elif fused:
-        reading, _ = _fused(tiling, *sides, plane)
+        reading, _ = _fused(tiling, sides[0], sides[1], sides[2], plane)
     else:
         reading = Recomputed.apply(_blocks(tiling), *sides, plane, *tiling.leaves)  # type: ignore[no-untyped-call]
     return reading[..., : value.shape[-1]].reshape(*batch, request.queries, value.shape[-1])  # type: ignore[no-any-return]
