@@ -10,12 +10,11 @@ def named(
     component: Any,
     factories: Mapping[str, Callable[[], Any]],
     example: str,
-    unbuildable: Iterable[str] = (),
 ) -> Any:
-    """The component itself, or a new one of this name; an error lists the unbuildable names too."""
+    """The component itself, or a new one of this name."""
     if isinstance(component, str):
         if component not in factories:
-            raise unknown(role, component, (*factories, *unbuildable))
+            raise unknown(role, component, factories)
         return factories[component]()
     if isinstance(component, type) or not callable(component):
         raise not_callable(role, component, example)

@@ -133,7 +133,8 @@ def _rename(
         if name not in renamed:
             raise TypeError(f"{called} has no argument {name}: {_advice(name, accepted)}")
         new = renamed[name]
-        _warn(called, name, new)
+        text = f"{name} of {called} is called {new} now"
+        warnings.warn(text, DeprecationWarning, stacklevel=3)
         if new in named:
             raise TypeError(f"{called} got {name} and {new}: pass {new} alone")
         named[new] = named.pop(name)
@@ -155,8 +156,3 @@ def _advice(name: str, accepted: Collection[str]) -> str:
         return theirs[nearest]
     hint = f"did you mean {nearest}? " if nearest else ""
     return f"{hint}The arguments are {', '.join(names)}"
-
-
-def _warn(called: str, old: str, new: str) -> None:
-    text = f"{old} of {called} is called {new} now"
-    warnings.warn(text, DeprecationWarning, stacklevel=4)

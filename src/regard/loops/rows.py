@@ -1,10 +1,14 @@
-"""Loops over rows of numbers: sums, products, copies and maxima. A row lies in a flat array from a place on."""
+"""Loops over rows of numbers: sums, products, copies, maxima, log-sum-exps and the best few.
+
+A row lies in a flat array from a place on, or is an array of its own.
+"""
 
 from typing import Any
 
 import numpy as np
 
 from regard.loops.compiling import inner, inner_sum, lanes, lanes_inlined
+from regard.loops.exponentials import exponential
 from regard.loops.vectors import larger, load, maximum, splat, width_of
 
 
@@ -79,3 +83,32 @@ def largest(row: Any, at: Any, count: Any) -> Any:
     for start in range(at, at + count, 2 * wide):  # neither waits for the other
         even, odd = larger(load(row, start), even), larger(load(row, min(start + wide, final)), odd)
     return maximum(larger(even, odd))
+
+
+@inner
+def peak_of(row: Any) -> Any:
+    """The largest number; -inf if all are, and a NaN may be lost."""
+    best = row[0]
+    for i in range(np.uint64(row.size)):
+        best = row[i] if row[i] > best else best
+    return best
+
+
+@inner_sum
+def exponential_sum(row: Any, peak: Any) -> Any:
+    """The sum of e^(x - peak)."""
+    lanes()
+    total = np.float32(0)
+    for i in range(np.uint64(row.size)):
+        total += exponential(row[i] - peak)
+    return total
+
+
+@inner
+def insert(values: Any, places: Any, value: Any, place: Any) -> None:
+    """Put a value that is above the last one where it belongs, behind its equals; the last one leaves."""
+    rank = values.size - 1
+    while rank > 0 and value > values[rank - 1]:
+        values[rank], places[rank] = values[rank - 1], places[rank - 1]
+        rank -= 1
+    values[rank], places[rank] = value, place

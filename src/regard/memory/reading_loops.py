@@ -11,7 +11,7 @@ import numpy as np
 
 from regard.loops.compiling import compiled, inner, inner_sum, lanes
 from regard.loops.exponentials import exponential
-from regard.loops.log_sums import peak_of
+from regard.loops.rows import peak_of
 from regard.memory.row_loops import divided, dot, number
 
 TILE = 16  # rows

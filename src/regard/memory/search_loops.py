@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from regard.loops.compiling import compiled, inner
-from regard.loops.log_sums import exponential_sum, peak_of
-from regard.loops.ranking import insert
+from regard.loops.rows import exponential_sum, insert, peak_of
 from regard.memory.row_loops import divided, dot
 
 APART = 4  # rows that are read in turns, from parts of the memory that the processor fetches at the same time

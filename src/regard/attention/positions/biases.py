@@ -23,20 +23,6 @@ class PositionBias(Protocol):
         """The bias of queries at `rows`, (rows, 1), and keys at `columns`."""
 
 
-def offsets(
-    queries: int, keys: int, start: int = 0, device: torch.device | str | None = None
-) -> Int[Tensor, "queries keys"]:
-    """``j - (start + i)`` for query i and key j: below 0 where the key comes first.
-
-    Example:
-        >>> offsets(2, 3, start=1)
-        tensor([[-1,  0,  1],
-                [-2, -1,  0]])
-    """
-    query, key = _positions(queries, keys, start, device)
-    return key - query
-
-
 def _positions(
     queries: int, keys: int, start: int, device: torch.device | str | None
 ) -> tuple[Tensor, Tensor]:
@@ -62,7 +48,7 @@ def is_relative(bias: BiasFunction) -> bool:
     return type(getattr(bias, "__self__", None)) in (Alibi, RelativeBias)
 
 
-def alibi_slopes(heads: int) -> Float[Tensor, " heads"]:
+def alibi_slopes(heads: int, device: torch.device | str | None = None) -> Float[Tensor, " heads"]:
     """The slopes of heads: a geometric sequence that begins at its own ratio, 2^(-8 / heads).
 
     ``m_h = 2^(-8h / heads),  h = 1 ... heads``
@@ -78,10 +64,6 @@ def alibi_slopes(heads: int) -> Float[Tensor, " heads"]:
         >>> alibi_slopes(8)[:3], alibi_slopes(3)
         (tensor([0.5000, 0.2500, 0.1250]), tensor([0.0625, 0.0039, 0.2500]))
     """
-    return _slopes(heads)
-
-
-def _slopes(heads: int, device: torch.device | str | None = None) -> Tensor:
     if heads < 1:
         raise ValueError(f"heads is {heads}: pass at least 1")
     power = 1 << (heads.bit_length() - 1)
@@ -134,7 +116,7 @@ class Alibi:
         self, query: Int[Tensor, "queries 1"], key: Int[Tensor, "1 keys"]
     ) -> Float[Tensor, "heads queries keys"]:
         """The bias between queries and keys at these positions; as `regard.attend` calls it."""
-        return -_slopes(self.heads, query.device)[:, None, None] * (key - query).abs()
+        return -alibi_slopes(self.heads, query.device)[:, None, None] * (key - query).abs()
 
 
 def relative_buckets(

@@ -7,8 +7,7 @@ import numpy as np
 
 from regard.loops.compiling import compiled, inner, inner_sum, lanes
 from regard.loops.exponentials import exponential
-from regard.loops.log_sums import exponential_sum, peak_of
-from regard.loops.ranking import insert
+from regard.loops.rows import exponential_sum, insert, peak_of
 from regard.translation.datastore.space import COMPONENTS
 
 _BLOCK = 64  # texts that are passed over together where none has a score among the best

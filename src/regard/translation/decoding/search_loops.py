@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from regard.loops.compiling import compiled, inner
-from regard.loops.log_sums import exponential_sum, peak_of
-from regard.loops.ranking import insert
+from regard.loops.rows import exponential_sum, insert, peak_of
 from regard.translation.text.tokenizer import BOS, EOS, PAD
 
 # Rules for the words that may follow a beginning.
