@@ -1,11 +1,12 @@
 """What every request must pass: it came by a name of this server, from our own page, and is small."""
 
 import asyncio
-import json
 from collections.abc import Collection
 from contextlib import suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from regard.serving.errors import refusal
 
 BODY = 256 * 1024  # bytes of the largest request, unless a server takes more
 ADDRESS = 8192  # bytes of the longest address, unless a server takes more
@@ -67,9 +68,9 @@ class Guard:
                 await send({"type": "websocket.close", "code": 1008})
             return
         named = _named(send)
-        refusal = self._refusal(scope)
-        if refusal is not None:
-            await _refuse(named, *refusal)
+        objection = self._objection(scope)
+        if objection is not None:
+            await _refuse(named, *objection)
             return
         try:
             await self._answer(scope, receive, named)
@@ -125,7 +126,7 @@ class Guard:
             if deadline in self._arriving:
                 self._arriving.remove(deadline)
 
-    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+    def _objection(self, scope: Scope) -> tuple[int, str] | None:
         if len(scope.get("raw_path", b"")) + len(scope["query_string"]) > self._address:
             return 414, f"the address is longer than {self._address} bytes"
         headers: dict[bytes, list[str]] = {}
@@ -195,11 +196,6 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 async def _refuse(send: Send, status: int, reason: str) -> None:
-    body = json.dumps({"error": reason}).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),
-    ] + [(b"retry-after", b"1")] * (status == 503)
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    answer = refusal(reason, status, {"connection": "close"})
+    await send({"type": "http.response.start", "status": status, "headers": answer.raw_headers})
+    await send({"type": "http.response.body", "body": answer.body})
