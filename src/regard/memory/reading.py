@@ -179,7 +179,7 @@ class ReadableEntries(nn.Module):
         self, query: Tensor, mask: Any, tolerance: float, read_all: ReadAll
     ) -> tuple[BoundedReading, Tensor]:
         """The blend of the values that matter, and the logarithm of their sum of exponentials."""
-        normaliser, source = as_normaliser(self.normaliser or "softmax"), self._source()
+        normaliser, source = self._normaliser, self._source()
         if source is None or type(normaliser) is not Softmax:
             reading, logs = read_all(query, mask)
             nothing = reading.new_zeros(reading.shape[:-1])
@@ -261,8 +261,7 @@ class ReadableEntries(nn.Module):
         if self.entries.nbytes * rows < LEAST or self._is_traced(query):
             return None
         keys, options = self._prepared()
-        normaliser = as_normaliser(self.normaliser or "softmax")
-        return one_pass.form_of(options["score"], query, keys, normaliser)
+        return one_pass.form_of(options["score"], query, keys, self._normaliser)
 
     def _is_traced(self, query: Tensor) -> bool:
         """Whether a reading of this query has gradients."""
@@ -277,6 +276,10 @@ class ReadableEntries(nn.Module):
         keys = self._prepared()[0].detach()
         for start, block in zip(range(0, len(keys), AT_ONCE), keys.split(AT_ONCE), strict=True):
             yield (start, start + len(block)), rows_of(block)
+
+    @property
+    def _normaliser(self) -> Any:
+        return as_normaliser(self.normaliser or "softmax")
 
     def _live(self) -> Tensor | None:
         """Which positions hold an entry; None for all."""
@@ -299,7 +302,7 @@ class ReadableEntries(nn.Module):
         self, scores: Tensor, k: int, readable: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """The largest weights of each row of scores, and where they stand."""
-        normaliser = as_normaliser(self.normaliser or "softmax")
+        normaliser = self._normaliser
         weights = normaliser(scores, readable)
         if readable is not None:
             scores = scores.masked_fill(~readable, -torch.inf)

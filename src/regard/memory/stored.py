@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.attention.attend import look
 from regard.attention.looks import Look
-from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser
+from regard.attention.normalisers import NormaliserLike, Softmax
 from regard.attention.parts import Part
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike
 from regard.memory import one_pass
@@ -160,12 +160,12 @@ class StoredMemory(Memory):
         """The blend of all values, in one pass over the blocks for a softmax, and in two for other normalisers."""
         if group is not None:
             return self._read_over_ranks(query, mask, group)
-        entries, normaliser = self.entries, as_normaliser(self.normaliser or "softmax")
+        entries, normaliser = self.entries, self._normaliser
         if not len(entries):
             return query.new_zeros((*query.shape[:-1], entries.d_value or query.shape[-1]))
         readable = self._readable(query, mask)
         if type(normaliser) is not Softmax:
-            scores = torch.cat([block for _, _, block in self._scores(query, None)], -1)
+            scores = self._all_scores(query)
             return self._blended(normaliser(scores, readable)).to(query.dtype)
         return self._sums(query, readable).reading().to(query.dtype)
 
@@ -179,7 +179,7 @@ class StoredMemory(Memory):
             values = self._blocks("values", query)
         return Part.sum(
             Part.of(scores, key if values is None else next(values)[1])
-            for _, key, scores in self._scores(query, readable, self._temperature())
+            for _, key, scores in self._scores(query, readable, self._normaliser.temperature)
         )
 
     def _prepared(self) -> tuple[Tensor, dict[str, Any]]:
@@ -240,32 +240,27 @@ class StoredMemory(Memory):
         position = torch.empty(1, 1).expand(store.state.rows, query.shape[-1])  # takes no room
 
         def scores(queries: Tensor, _: Tensor) -> Tensor:
-            return torch.cat([block for _, _, block in self._scores(queries, None)], -1)
+            return self._all_scores(queries)
 
         mask = self._readable(query, mask)
         answer: Look = look(query, position, score=scores, mask=mask, normaliser=self.normaliser)
         return answer
 
     def _scored_at_once(self) -> int:
-        plain = type(as_normaliser(self.normaliser or "softmax")) is Softmax
+        plain = type(self._normaliser) is Softmax
         store = self.entries.store
         return int(store.vectors("keys").block if plain else store.state.rows)
 
     def _search_by_torch(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
         live = self._live()
-        if type(as_normaliser(self.normaliser or "softmax")) is not Softmax:
-            scores = torch.cat([block for _, _, block in self._scores(queries, None)], -1)
+        if type(self._normaliser) is not Softmax:
+            scores = self._all_scores(queries)
             return self._best(scores, k, None if live is None else live.expand(scores.shape))
-        scores_of_blocks = self._scores(queries, live, self._temperature())
+        scores_of_blocks = self._scores(queries, live, self._normaliser.temperature)
         return search(((start, scores) for (start, _), _, scores in scores_of_blocks), k)
 
     def _live(self) -> Tensor | None:
-        store = self.entries.store
-        if not store.deleted:
-            return None
-        live = torch.ones(store.state.rows, dtype=torch.bool)
-        live[store.deleted] = False
-        return live
+        return self.entries.live() if self.entries.store.deleted else None
 
     def _readable(self, query: Tensor, mask: Any) -> Tensor | None:
         """Which positions may be read: those of the mask that hold an entry."""
@@ -291,10 +286,8 @@ class StoredMemory(Memory):
                 scores = scores.masked_fill(~readable[..., slice(*span)], -torch.inf)
             yield span, key, scores
 
-    def _temperature(self) -> float:
-        normaliser = as_normaliser(self.normaliser or "softmax")
-        assert isinstance(normaliser, Softmax)
-        return normaliser.temperature
+    def _all_scores(self, query: Tensor) -> Tensor:
+        return torch.cat([block for _, _, block in self._scores(query, None)], -1)
 
     def _blended(self, weights: Tensor) -> Tensor:
         """The values, summed with these weights."""

@@ -114,11 +114,16 @@ class StoredEntries:
         )
 
     def key_blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
-        is_live = torch.ones(self.rows, dtype=torch.bool)
-        is_live[self.store.deleted] = False
+        is_live = self.live()
         for start, stop in self.store.spans():
             live = is_live[start:stop]
             yield live.nonzero().flatten() + start, self._rows("keys", start, stop)[live]
+
+    def live(self) -> Tensor:
+        """Which positions hold an entry that is not deleted."""
+        is_live = torch.ones(self.rows, dtype=torch.bool)
+        is_live[self.store.deleted] = False
+        return is_live
 
     def places(self) -> Iterable[int]:
         deleted = set(self.store.deleted)
