@@ -76,21 +76,21 @@ def read_prepared(
     query: Tensor, key: Tensor, value: Tensor, score: PreparedAdditive, mask: MaskLike | None = None
 ) -> Tensor | None:
     """The reading of one query of each batch entry, by the keys that the score was prepared for; None as above."""
-    kept = score.kept
+    powers = score.kept
     parameters: dict[str, Any] = score.score._parameters
-    if kept is None or not kept.serves(key) or pinned(is_traced=False):
+    if powers is None or not powers.serves(key) or pinned(is_traced=False):
         return None
     if type(query) is not Tensor or type(value) is not Tensor:
         return None
     addend = None
     if mask is not None:
-        laid = _laid(mask, kept.frame)
+        laid = _laid(mask, powers.frame)
         if laid is None:
             return None
         addend = added(laid[0], query.dtype)
     try:
         features = F.linear(query, parameters["query_weight"], parameters.get("bias"))
-        scores = kept.relative_scores(features, parameters["weight"])
+        scores = powers.relative_scores(features, parameters["weight"])
         if scores is None:
             return None
         weights = torch.softmax(scores if addend is None else scores + addend, -1)

@@ -40,8 +40,8 @@ class Layout:
         So is all that a CUDA graph captures: it has no numbers before the graph runs.
         """
         try:
-            kept: Answer = self._answers[question]
-            return kept
+            stored: Answer = self._answers[question]
+            return stored
         except KeyError:
             result = answer()
         is_large = any(tensor.numel() > KEPT for tensor in _tensors(result))

@@ -283,9 +283,9 @@ class PreparedAdditive(PairScore):
         return Terms("additive", self.weight * torch.tanh(query + key), query, key)
 
     def __call__(self, query: Tensor, key: Tensor, /) -> Tensor:
-        features, kept = self.query_features(query), self.kept
-        if kept is not None and kept.serves(key):
-            scores = kept.scores(features, self.weight.to(key.dtype))
+        features, powers = self.query_features(query), self.kept
+        if powers is not None and powers.serves(key):
+            scores = powers.scores(features, self.weight.to(key.dtype))
             if scores is not None:
                 return scores
         return self.score.combine(features, key)
