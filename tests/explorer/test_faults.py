@@ -41,6 +41,8 @@ class Server:
         for line in self.process.stdout:
             if match := re.search(rb"http://127\.0\.0\.1:(\d+)/", line):
                 break
+        else:
+            raise AssertionError((folder / "errors").read_text(encoding="utf-8"))
         self.port = int(match[1])
 
     def ask(self, method: str, path: str, body: object = None, **headers: str):

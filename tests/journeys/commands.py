@@ -247,7 +247,7 @@ def process(
 ) -> subprocess.Popen[bytes]:
     """Start a command as a process of its own, in surroundings that hold nothing of ours."""
     command: list[str | bytes | Path] = [sys.executable, "-m", module, *arguments]
-    environment = _surroundings(settings.pop("env", {}))
+    environment = surroundings(settings.pop("env", {}))
     return subprocess.Popen(command, env=environment, **{**PIPES, **settings})
 
 
@@ -269,7 +269,7 @@ def start(
         return process(*arguments, module=module, preexec_fn=closing, **settings)
     preload()
     command = [module, *map(str, arguments)]
-    environment = _surroundings(settings.pop("env", {}))
+    environment = surroundings(settings.pop("env", {}))
     become = functools.partial(_become, program, command, environment, closed)
     return subprocess.Popen(command, preexec_fn=become, **{**PIPES, **settings})
 
@@ -277,7 +277,8 @@ def start(
 PIPES = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 
 
-def _surroundings(more: Mapping[str, str]) -> dict[str, str]:
+def surroundings(more: Mapping[str, str]) -> dict[str, str]:
+    """What a process of its own sees of the machine: nothing of the person who runs the tests."""
     return {
         "PATH": os.environ.get("PATH", ""),
         "PYTHONPATH": str(SOURCE),

@@ -14,7 +14,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.journeys.commands import PATIENCE, SOURCE, finish, leftovers, preload, process, start
+from tests.journeys.commands import (
+    PATIENCE,
+    PIPES,
+    finish,
+    leftovers,
+    preload,
+    process,
+    start,
+    surroundings,
+)
 from tests.journeys.commands import run_apart as run
 
 from regard.translation.settings import toml
@@ -148,9 +157,10 @@ from regard.cli.output.progress import Reporter
 Reporter.draw_curves = lambda self: None  # no bits of the model, and the third part of the time
 raise SystemExit(main({train}))
 """
-    environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": str(SOURCE)}
-    ended = subprocess.run([sys.executable, "-c", program], env=environment, check=False)
-    assert ended.returncode == 0
+    environment = surroundings({"PYTHONHASHSEED": "12345"})
+    command = [sys.executable, "-c", program]
+    result = finish(subprocess.Popen(command, env=environment, **PIPES))
+    assert result.code == 0, result.err
     for name in ("model.safetensors", "tokenizer.model", "checksums.json"):
         assert (folder / name).read_bytes() == (trained / name).read_bytes()
 

@@ -118,7 +118,7 @@ def test_where_no_process_can_be_started_the_loops_are_compiled_here(
     package, monkeypatch, executable
 ):
     monkeypatch.setattr(sys, "executable", executable)
-    with TestCase().assertNoLogs(level="INFO"):  # nothing happens in the background
+    with TestCase().assertNoLogs("regard.loops", level="INFO"):  # nothing happens in the background
         assert Preparation("some_loops").ready()
 
 

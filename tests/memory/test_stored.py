@@ -116,6 +116,17 @@ def test_a_mask_and_deletions_exclude_entries(tmp_path):
         assert repetition.find(queries, 5).payloads == matches_before.payloads
 
 
+def test_a_compaction_is_a_change_though_as_many_entries_stay(tmp_path):
+    with Memory.open(tmp_path / "m", write=True) as memory:
+        memory.write(torch.eye(5))
+        at_first = memory.entries.changes
+        memory.delete(0)
+        memory.write(torch.ones(1, 5))
+        memory.compact()
+        assert memory.entries.rows == len(memory) == 5
+        assert memory.entries.changes != at_first
+
+
 def test_it_is_a_dictionary_of_strings(tmp_path):
     with Memory.open(tmp_path / "m", write=True, encoder=CharacterNgrams()) as memory:
         with pytest.raises(EmptyMemoryError):

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.translation.tiny import stop_at, trainer
+from torch import nn
 
 from regard import files
 from regard.errors import CheckpointError, ModelError, RegardError, TrainingError
@@ -485,8 +486,13 @@ def test_nothing_is_written_under_a_lock_that_has_ended(tmp_path):
     assert run.content("alignment.toml") == b"one"
 
 
-def test_enormous_sizes_are_refused_before_memory_is_taken(run):
+def test_enormous_sizes_are_refused_before_memory_is_taken(run, monkeypatch):
+    devices = set()
+    monkeypatch.setattr(
+        nn.Linear, "reset_parameters", lambda layer: devices.add(layer.weight.device.type)
+    )
     changes = ("model.feed_forward=65536", "model.encoder_layers=200")
     enormous = Run(run.folder, toml.read(run.folder / "config.toml", changes))
     with pytest.raises(CheckpointError, match=r"has shape .*65536"):
         enormous.model(run.tokenizers())
+    assert devices == {"meta"}

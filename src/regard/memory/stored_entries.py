@@ -38,8 +38,8 @@ class StoredEntries:
 
     @property
     def changes(self) -> tuple[int | None, ...]:
-        """Numbers that differ after entries were written or deleted."""
-        return self.rows, len(self)
+        """Numbers that differ after entries were written or deleted, or moved by a compaction."""
+        return int(self.store.place.name), self.rows, len(self)
 
     @property
     def nbytes(self) -> int:

@@ -82,7 +82,6 @@ class Translator:
             _warn("shortlist", "shortlists were removed")
         return cls(*open_model(names_or_folders, device, to))
 
-    @answers({}, {"few": "loops_after"})
     def refresh(
         self, *, rounded: bool | None = None, avoid_loops: str = "", loops_after: int = 0
     ) -> None:

@@ -89,4 +89,4 @@ def is_selected(path: str, layers: Layers) -> bool:
     if layers is None:
         return True
     names = (name(path, kind) for name in (short, in_tower) for kind in KINDS)
-    return any(matches(path, name, layers) for name in names)
+    return any(matches(path, name, layers) for name in (*names, exactly(path)))

@@ -228,6 +228,12 @@ def test_another_model_is_refused_by_name(copied):
     assert other.recall is None
 
 
+def test_a_folder_of_an_earlier_version_is_refused_with_what_to_do(tiny, copied, monkeypatch):
+    monkeypatch.setattr("regard.translation.datastore.folder.COMPONENTS", 47)
+    with pytest.raises(ModelError, match=f"{copied}: was made by an earlier version: remove it"):
+        tiny.read_memory(copied)
+
+
 def test_several_models_have_no_memory(copied):
     with pytest.raises(ModelError, match="of one model"):
         Translator.open(["es-en-tiny", "es-en-tiny"]).read_memory(copied)

@@ -82,6 +82,8 @@ def read_prepared(
         return None
     if type(query) is not Tensor or type(value) is not Tensor:
         return None
+    if query.shape[:-1] != (*powers.frame.batch, powers.frame.queries):
+        return None  # the mask is for these
     addend = None
     if mask is not None:
         laid = _laid(mask, powers.frame)
@@ -89,7 +91,7 @@ def read_prepared(
             return None
         addend = added(laid[0], query.dtype)
     try:
-        features = F.linear(query, parameters["query_weight"], parameters.get("bias"))
+        features = F.linear(query, parameters["query_weight"], score.score.bias)
         scores = powers.relative_scores(features, parameters["weight"])
         if scores is None:
             return None

@@ -329,7 +329,7 @@ def prepare(
     """A score and keys that give the same scores with less work for each query.
 
     prepared_score(query, prepared_key) = score(query, key). Gradients flow through both. Of additive scores the
-    prepared score keeps e^(2 prepared_key) as well, from the second single query on, where no gradients are recorded.
+    prepared score keeps e^(2 prepared_key) as well, from the first single query on, where no gradients are recorded.
 
     Args:
         score: any score; one that does no work on its keys comes back as it is.

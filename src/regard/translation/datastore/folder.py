@@ -254,7 +254,7 @@ class Datastore:
         if content["model"] != model:
             raise ModelError(
                 f"{self.folder}: was made with another model or tokenizer (sha256 {content['model'][:12]}..., this one "
-                f"has {model[:12]}...): open that model, or make the folder again with `regard remember`"
+                f"has {model[:12]}...): open that model, or remove the folder and make it again with `regard remember`"
             )
         try:
             self.mixing  # noqa: B018
@@ -269,7 +269,7 @@ class Datastore:
         space = Space.read(path)
         if space.directions.shape[1] != COMPONENTS:
             raise ModelError(
-                f"{self.folder}: was made by an earlier version: make it again with `regard remember`"
+                f"{self.folder}: was made by an earlier version: remove it, and make it again with `regard remember`"
             )
         return space
 

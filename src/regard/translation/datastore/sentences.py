@@ -42,7 +42,7 @@ class Sentences:
         if len(self) and self._store.state.keys != _KIND:
             self.close()
             raise ModelError(
-                f"{folder}: was made by an earlier version: make it again with `regard remember`"
+                f"{folder}: was made by an earlier version: remove it, and make it again with `regard remember`"
             )
 
     def __len__(self) -> int:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn.utils.parametrize import register_parametrization
+from torch.nn.utils.prune import random_unstructured
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
@@ -122,6 +123,34 @@ def test_a_single_query_needs_no_request(few, monkeypatch):
         for spoilt in (query.float(), query[..., :3], query[:2], query.expand(-1, 3, -1)):
             with pytest.raises((RuntimeError, TypeError, ValueError)):
                 regard.attend(spoilt, features, key[:, :2], score=quick)
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        regard.masks.causal(align="end"),
+        regard.masks.documents(torch.zeros(3).long(), torch.arange(KEYS) // 4),
+        torch.ones(BATCH, 3, KEYS).tril(3) > 0,
+    ],
+    ids=["causal", "documents", "booleans"],
+)
+def test_several_queries_read_under_a_mask_of_theirs(mask):
+    score, _, key = _inputs()
+    query = torch.randn(BATCH, 3, WIDTH, dtype=torch.float64)
+    with torch.no_grad():
+        quick, features = prepare(score, key)
+        reading = regard.attend(query, features, key, score=quick, mask=mask)
+    torch.testing.assert_close(reading, regard.attend(query, key, key, score=score, mask=mask))
+
+
+def test_a_bias_that_is_pruned_later_is_read_as_it_is():
+    score, query, key = _inputs()
+    with torch.no_grad():
+        torch.nn.init.normal_(score.bias)
+        quick, features = prepare(score, key)
+        random_unstructured(score, "bias", 0.5)
+        reading = regard.attend(query, features, key, score=quick)
+        torch.testing.assert_close(reading, regard.attend(query, key, key, score=score))
 
 
 @pytest.mark.parametrize("few", [0, 1 << 30], ids=["powers", "tanh"])
