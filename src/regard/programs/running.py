@@ -189,9 +189,9 @@ def program(
             raise ProgramError(
                 f"{function.__name__} returned {type(column).__name__}: return a column"
             )
-        called = name or function.__name__.replace("_", "-")
+        label = name or function.__name__.replace("_", "-")
         letters = tuple(dict.fromkeys(alphabet))
-        return Program(called, column, letters, causal, any_tokens, summary, example or letters)
+        return Program(label, column, letters, causal, any_tokens, summary, example or letters)
 
     return program_of
 

@@ -77,9 +77,8 @@ def measures(
     zero = torch.zeros(heads, dtype=torch.float64, device=look.device)
     names = ["entropy", "distance", "sink", "diagonal", "previous"]
     sums = dict.fromkeys(names + ["copy", "induction", "prefix"] * (tokens is not None), zero)
-    readers = repeats = (
-        zero  # queries that read any key; of these, those whose token occurred before
-    )
+    # Queries that read any key; of these, those whose token occurred before.
+    readers = repeats = zero
     height = max(1, BLOCK // max(1, prod(look.shape[:-2]) * keys))
     rows = torch.arange(queries if keys else 0) if rows is None else rows
     for block in rows.to(look.device).split(height) if len(rows) else ():

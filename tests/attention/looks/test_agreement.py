@@ -69,10 +69,7 @@ def check_answers(case: Case, look: Look, exact: Dense) -> None:
     queries, keys = look.shape[-2:]
     for reduce in ("mean", "max"):
         if queries and keys:
-            height, width = (
-                min(9, (queries + 1) // 2),
-                min(11, max(1, keys - 2)),
-            )  # bins of the oracle
+            height, width = min(9, (queries + 1) // 2), min(11, max(1, keys - 2))
             actual = look.map(height, width, reduce=reduce)
             check(case, f"{reduce} map", actual, exact.map(height, width, reduce))
 
@@ -84,9 +81,8 @@ def test_the_answers_are_those_of_the_dense_weights(
 ) -> None:
     monkeypatch.setattr("regard.attention.looks.source.LEAST", 1)
     look, exact = look_and_dense(case)
-    monkeypatch.setattr(
-        source, "BLOCK", max(block, math.prod(look.shape) // 60)
-    )  # 60 blocks at most
+    blocks_at_most = 60
+    monkeypatch.setattr(source, "BLOCK", max(block, math.prod(look.shape) // blocks_at_most))
     if exact.scores is not None:
         check(case, "log-normaliser", look.log_normaliser(), exact.log_normaliser())
     else:

@@ -30,6 +30,16 @@ def reading(*numbers: list[int]) -> Reading:
     return Reading(Spans.plain(table(70), lists), Spans(table(), pairs, factors).gathered())
 
 
+def distance_at(read: Reading, point: torch.Tensor, place: int) -> torch.Tensor:
+    """The squared distance to the entry at a place, in float64."""
+    entries, factor = read.lists.table, torch.tensor(1.0)
+    if place >= len(entries):
+        place, entries = place - len(entries), read.pairs.table
+        factor = read.pairs.factors.flatten()[np.searchsorted(entries.starts, place, "right") - 1]
+    codes = torch.from_numpy(entries.codes[place]).double()
+    return factor.double() * (point.double() - codes).square().sum()
+
+
 NUMBERS = [[2, 0], [3, -1], [-1, -1], [1, -1], [0, 3]] * 3
 
 
@@ -58,6 +68,8 @@ def test_the_nearest_within_spans(compiled, count):
         best = exact.sort().values[:count]
         size = len(best)
         torch.testing.assert_close(distances[row, :size].double(), best, rtol=1e-5, atol=1e-3)
+        at_places = [distance_at(read, points[row], place) for place in places[row, :size].tolist()]
+        torch.testing.assert_close(torch.stack(at_places), best, rtol=1e-5, atol=1e-3)
         if size < count:
             assert sorted(sentences[row, :size].tolist()) == sorted(place for place, *_ in allowed)
         assert torch.equal(tokens[row, :size], sentences[row, :size] % 7)

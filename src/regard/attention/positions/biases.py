@@ -57,6 +57,10 @@ def alibi_slopes(heads: int, device: torch.device | str | None = None) -> Float[
     is no power of two gets the slopes of the power below, then every other slope of the power above, as in
     the authors' code.
 
+    Args:
+        heads: How many there are.
+        device: Where the slopes are made.
+
     Raises:
         ValueError: If there are no heads.
 
