@@ -324,3 +324,11 @@ def test_parts_are_now_called_rules() -> None:
     mask = masks.causal(align="start") & masks.padding([3])
     with pytest.deprecated_call(match="rules"):
         assert mask.parts() == mask.rules()
+
+
+def test_the_ends_of_a_reach_have_their_old_names_too() -> None:
+    reach = masks.causal(align="start").reach(range(1, 3), Frame((), 4, 4, torch.device("cpu")))
+    with pytest.deprecated_call(match="hull"):
+        assert reach.some == reach.hull == range(3)
+    with pytest.deprecated_call(match="common"):
+        assert reach.every == reach.common == range(2)

@@ -93,8 +93,8 @@ class NearestIndex:
             probes: Lists that are searched: more find more, and take longer.
 
         Raises:
-            ValueError: If k or probes is below 1, or entries were written, replaced on the disk, or deleted since, or
-                keys were changed in place, or the score became a cosine or another than a cosine.
+            ValueError: If k or probes is below 1, or entries were written, replaced on the disk, deleted or
+                compacted since, or keys were changed in place, or the score became a cosine or another than one.
             ShapeError: If the queries have another width.
         """
         k, probes = whole("k", k), whole("probes", probes)

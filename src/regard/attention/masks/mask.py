@@ -23,6 +23,18 @@ class Reach(NamedTuple):
     hull: range
     common: range
 
+    @property
+    def some(self) -> range:
+        """Deprecated: `hull`."""
+        warnings.warn("Reach.some is now Reach.hull", DeprecationWarning, stacklevel=2)
+        return self.hull
+
+    @property
+    def every(self) -> range:
+        """Deprecated: `common`."""
+        warnings.warn("Reach.every is now Reach.common", DeprecationWarning, stacklevel=2)
+        return self.common
+
 
 class Place(NamedTuple):
     """Some queries and some keys of a frame."""
