@@ -68,7 +68,15 @@ def _processor() -> str:
     return next((line.split(":")[1].strip() for line in lines if "model name" in line), "")
 
 
-def write(path: Path, results: dict[str, Any]) -> None:
-    """Results with the machine they were taken on, as JSON."""
+def write(path: Path, results: dict[str, Any], *, keeps: Path | None = None) -> None:
+    """Results with the machine they were taken on, as JSON.
+
+    With those of `keeps` among them, the machines and commits of these are listed as `earlier`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"machine": machine(), **results}, indent=2) + "\n")
+    now: dict[str, Any] = {"machine": machine()}
+    if keeps and keeps.exists():
+        stored = json.loads(keeps.read_text())
+        earlier = [*stored.get("earlier", ()), stored["machine"]]
+        now["earlier"] = [each for each in earlier if each["commit"] != now["machine"]["commit"]]
+    path.write_text(json.dumps({**now, **results}, indent=2) + "\n")

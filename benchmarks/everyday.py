@@ -472,7 +472,7 @@ def main() -> None:
             from _measure import write
 
             in_order = {name: results[name] for name in ROWS if name in results}
-            write(options.out, {"rows": in_order})
+            write(options.out, {"rows": in_order}, keeps=options.out)
 
 
 if __name__ == "__main__":

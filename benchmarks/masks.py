@@ -152,7 +152,7 @@ def main() -> None:
             rows[place] = row = compare(name, length, passes, options.rounds)
         print({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}, flush=True)
         if options.out:
-            write(options.out, {"masks": list(rows.values())})
+            write(options.out, {"masks": list(rows.values())}, keeps=options.out)
 
 
 if __name__ == "__main__":

@@ -211,10 +211,10 @@ def main() -> None:
         for name in options.rows:
             measure(tables[name], options.rounds, results)
     if options.out:
-        if options.rows != TABLES:
-            stored = json.loads(options.out.read_text())["milliseconds"]
-            results = stored | results
-        write(options.out, {"milliseconds": results})
+        keeps = None if options.rows == TABLES else options.out
+        if keeps:
+            results = json.loads(keeps.read_text())["milliseconds"] | results
+        write(options.out, {"milliseconds": results}, keeps=keeps)
 
 
 def measure(

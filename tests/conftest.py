@@ -43,7 +43,7 @@ CORPORA = os.environ.get("REGARD_DATA")
 # Packages whose annotated shapes `pytest --shapes` checks at each call; the kernels are compiled.
 SHAPED = [
     f"regard.attention.{name}"
-    for name in "attend blocks heads looks masks memory normalisers positions scores".split()
+    for name in "attend blocks caches heads looks masks normalisers parts positions ranks scores".split()
 ]
 
 # What `-m 'not slow'` leaves out, written by `.ci/durations`: tests, and places all of whose tests are slow.

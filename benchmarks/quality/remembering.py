@@ -23,7 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from _measure import interleaved, machine, write
+from _measure import interleaved, write
 
 from regard.translation.evaluation.scores import measure
 from regard.translation.remembering import remember, tune
@@ -104,7 +104,8 @@ def main() -> None:
         print(results)
         if options.out:
             stored = json.loads(options.out.read_text())
-            write(options.out, {**stored, "machine": machine(), **results})
+            kept = {key: stored[key] for key in stored if key not in ("machine", "earlier")}
+            write(options.out, {**kept, **results}, keeps=options.out)
         return
     start = time.process_time()
     remember(translator, train, options.folder)

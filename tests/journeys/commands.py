@@ -323,6 +323,12 @@ def _become(
             setattr(sys, name, stream)
         sys.argv, sys.modules["__main__"] = command, regard.__main__
         code = program()
+        for stream in filter(None, (sys.stdout, sys.stderr)):  # as the interpreter does at its end
+            try:
+                stream.flush()
+            except OSError:
+                os.write(2, traceback.format_exc().encode())
+                code = 120
     except BaseException:
         os.write(2, traceback.format_exc().encode())
     finally:

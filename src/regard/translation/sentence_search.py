@@ -13,6 +13,7 @@ from torch import Tensor
 
 from regard.errors import ConfigurationError
 from regard.translation.aligning.aligner import Aligner
+from regard.translation.aligning.word_attention import NoAttentionError
 from regard.translation.aligning.words import in_spans, normalised_words
 from regard.translation.decoding import forced
 from regard.translation.decoding.beam import Tree
@@ -311,7 +312,7 @@ def word_links(
 ) -> list[WordLinks]:
     """The links of the words of sentences and translations, by the attention of a model, or else by their order."""
     words = [(normalised_words(source), normalised_words(target)) for source, target in pairs]
-    with suppress(ConfigurationError):  # the model has no attention
+    with suppress(NoAttentionError):
         if linking is not None:
             return [
                 WordLinks(

@@ -24,6 +24,10 @@ _BATCH_CELLS = 2**20
 _CROSS = re.compile(r"decoder\.(\d+)\.cross")
 
 
+class NoAttentionError(ConfigurationError):
+    """A model has no attention to the source."""
+
+
 @dataclass(frozen=True)
 class WordAttention:
     """The attention of the words of one translation.
@@ -55,7 +59,8 @@ def word_attentions(
         layers: of the decoder, from 0; all of them by default.
 
     Raises:
-        ConfigurationError: the model has no attention to the source, or no such layer.
+        NoAttentionError: the model has no attention to the source.
+        ConfigurationError: it has no such layer.
         ModelError: the attention is not finite.
     """
     longest = model.longest_source
@@ -103,7 +108,7 @@ def _read(
         int(name[1]): look for key, look in looks.items() if (name := _CROSS.fullmatch(key))
     }
     if not by_layer:
-        raise ConfigurationError(
+        raise NoAttentionError(
             "this model has no attention to the source, so it cannot align words"
         )
     for layer in layers or ():
