@@ -13,6 +13,7 @@ speed alone, of a memory that was made and tuned, and keeps the other rows of --
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import random
@@ -31,7 +32,7 @@ from regard.translation.text.corpora import Pair, Tsv, read_pairs
 from regard.translation.translator import Translator
 
 MODEL = "es-en"
-ROUNDS = 3
+ROUNDS = 9
 TIMED = {"python-docs-es": 64, "tatoeba-spa-eng": 256}  # sentences of which the speed is measured
 BATCH_TOKENS = {1: 32 * 30, 5: 32 * 30 * 5}  # about 32 sentences at a time
 
@@ -51,6 +52,8 @@ def score(translator: Translator, pairs: list[Pair], beam: int) -> dict[str, flo
 def speeds(translator: Translator, folder: Path, sources: list[str]) -> dict[str, float]:
     """The speed with the memory over that without, in processor seconds, by the beam."""
     ratios = {}
+    gc.collect()
+    gc.freeze()  # a collection of all objects takes .2 s, and falls into one run of ten
     for beam in BATCH_TOKENS:
         translator.read_memory(folder)
         recall = translator.recall
