@@ -41,7 +41,7 @@ def _time(run: Callable[[], Any], clock: Callable[[], float]) -> float:
 
 
 def machine() -> dict[str, Any]:
-    """What a figure was taken on."""
+    """The machine, the versions and the commit of a figure."""
     import numba
     import torch
 

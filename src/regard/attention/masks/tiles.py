@@ -99,12 +99,12 @@ def _divided(mask: Mask, rows: range, frame: Frame, room: int | None) -> Iterato
     runs = mask.runs(rows, frame)
     keys = sum(map(len, runs))
     fits = room is None or len(rows) * keys <= room
-    most = max(1, min(STRIP, PAIRS // max(1, keys))) if fits else 1
+    height = max(1, min(STRIP, PAIRS // max(1, keys))) if fits else 1
     if not rules and fits:
         yield Tile(rows, readable)
     elif room is None and isinstance(rule, Band) and rule.before is None:
         yield from _triangle(rule, rows, readable, frame)
-    elif len(rows) > most:
+    elif len(rows) > height:
         middle = rows.start + len(rows) // 2
         yield from _divided(mask, range(rows.start, middle), frame, room)
         yield from _divided(mask, range(middle, rows.stop), frame, room)
