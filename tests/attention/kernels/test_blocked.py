@@ -16,7 +16,7 @@ import regard
 from regard.attention import masks, normalisers, scores
 from regard.attention.kernels import blocked
 from regard.attention.kernels.request import ask
-from regard.attention.masks import tiles
+from regard.attention.masks import layout
 from regard.attention.positions import Alibi
 
 
@@ -176,7 +176,7 @@ def test_blocks_under_a_union_read_the_runs_of_keys_alone(
     parts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocked, "LOW", 4)
-    monkeypatch.setattr(tiles, "STRIP", 4)
+    monkeypatch.setattr(layout, "ONE_RUN", 4)
     query, key, value = draw((2, 40, 4), (2, 40, 4), (2, 40, 3))
     mask = masks.band(3, 0) | masks.padding([4])
     spans = blocked.spans_of(ask(query, key, value, mask=mask, **parts), 600)

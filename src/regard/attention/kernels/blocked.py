@@ -13,7 +13,7 @@ from regard.attention.kernels.recomputing import Blocks, Recomputed, Span
 from regard.attention.kernels.reference import read, weigh
 from regard.attention.kernels.request import Request
 from regard.attention.masks import Mask
-from regard.attention.masks.tiles import positions_of, reads_of
+from regard.attention.masks.layout import positions_of, reads_of
 from regard.attention.normalisers import Hard
 from regard.attention.products import widen
 from regard.attention.scores import prepare

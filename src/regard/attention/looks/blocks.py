@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention import ranking
-from regard.attention.masks.tiles import positions_of
 
 Index = tuple[slice, ...]
 
@@ -22,31 +21,23 @@ Index = tuple[slice, ...]
 class Region:
     """Where a block lies: batch entries, which of the rows asked for, their queries, its keys as runs of them.
 
-    All of its queries read the `common` keys.
+    All of its queries read the `common` keys. Numbers of the `width` keys belong `across` those of all keys.
     """
 
     entries: Index
     at: slice
     rows: Tensor
     runs: Sequence[range]
-    common: range = range(0)
-
-    @property
-    def width(self) -> int:
-        """How many keys there are."""
-        return sum(map(len, self.runs))
+    common: range
+    width: int
+    across: slice | Tensor
 
     @cached_property
     def keys(self) -> Tensor:
         """The positions of its keys."""
-        return positions_of(self.runs or [range(0)], self.rows.device)
-
-    @cached_property
-    def across(self) -> slice | Tensor:
-        """Where numbers of its keys belong among those of all keys."""
-        if len(self.runs) > 1:
-            return self.keys
-        return slice(self.runs[0].start, self.runs[0].stop) if self.runs else slice(0)
+        if isinstance(self.across, Tensor):
+            return self.across
+        return torch.arange(self.across.start, self.across.stop, device=self.rows.device)
 
     @property
     def place(self) -> Index:
@@ -56,7 +47,7 @@ class Region:
     def spread(self, numbers: Tensor, length: int) -> Tensor:
         """Numbers of its keys among zeros for the other keys."""
         if isinstance(self.across, slice):
-            return F.pad(numbers, (self.across.start or 0, length - self.across.stop))
+            return F.pad(numbers, (self.across.start, length - self.across.stop))
         spread = numbers.new_zeros(*numbers.shape[:-1], length)
         return spread.index_copy_(-1, self.across, numbers)
 

@@ -6,7 +6,7 @@ A block is used once: its numbers are overwritten, so that a look allocates only
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
@@ -19,8 +19,8 @@ from regard.attention.kernels.additive.kernels import Cpu
 from regard.attention.kernels.additive.requests import joint_spans
 from regard.attention.kernels.request import Request
 from regard.attention.looks.blocks import Block, Index, Region
-from regard.attention.masks.mask import Given, overlap, pick
-from regard.attention.masks.tiles import reads_of
+from regard.attention.masks.layout import positions_of, reads_of
+from regard.attention.masks.mask import Given, pick
 from regard.attention.normalisers import Softmax
 from regard.attention.products import divided, dots, widen
 from regard.attention.scores import DotLike
@@ -55,12 +55,22 @@ class BlockSource(ABC):
         height = max(1, self._room() // max(1, prod(self.batch) * self.keys * cost))
         count = self.queries if rows is None else len(rows)
         for start in range(0, count, height):
-            at = slice(start, min(start + height, count))
-            strip = self._strip(rows, at.start, at.stop)
-            yield Region((slice(None),) * len(self.batch), at, strip, [range(self.keys)])
+            yield self._region(rows, start, min(start + height, count))
 
-    def _strip(self, rows: Tensor | None, start: int, stop: int) -> Tensor:
-        return torch.arange(start, stop, device=self.device) if rows is None else rows[start:stop]
+    def _region(self, rows: Tensor | None, start: int, stop: int) -> Region:
+        """Some rows of all batch entries, with the keys that they read."""
+        at = slice(start, stop)
+        strip = torch.arange(start, stop, device=self.device) if rows is None else rows[at]
+        runs, common = self._reads(strip)
+        width = sum(map(len, runs))
+        begin, end = (runs[0].start, runs[-1].stop) if runs else (0, 0)
+        across = slice(begin, end) if width == end - begin else positions_of(runs, self.device)
+        entries = (slice(None),) * len(self.batch)
+        return Region(entries, at, strip, runs, common, width, across)
+
+    def _reads(self, rows: Tensor) -> tuple[Sequence[range], range]:
+        """The keys that some of these rows read, and those that all of them read."""
+        return [range(self.keys)], range(self.keys)
 
 
 class SoftmaxBlocks(BlockSource):
@@ -124,13 +134,10 @@ class SoftmaxBlocks(BlockSource):
             yield self._region(rows, start, stop) if stop > lowest else region
             start = stop
 
-    def _region(self, rows: Tensor | None, start: int, stop: int) -> Region:
-        """Some rows of all batch entries, with the keys that they read."""
-        strip, runs, common = self._strip(rows, start, stop), [range(self.keys)], range(self.keys)
-        if self._mask is not None:
-            hull = range(int(strip.min()), int(strip.max()) + 1)
-            runs, common = reads_of(self._mask, hull, self.frame)
-        return Region((slice(None),) * len(self.batch), slice(start, stop), strip, runs, common)
+    def _reads(self, rows: Tensor) -> tuple[Sequence[range], range]:
+        if self._mask is None:
+            return super()._reads(rows)
+        return reads_of(self._mask, range(int(rows.min()), int(rows.max()) + 1), self.frame)
 
     def _masked(self, strip: Region) -> Iterator[tuple[slice, Tensor]]:
         """Columns of the block, and which of them which rows may not read, where some may."""
@@ -138,8 +145,9 @@ class SoftmaxBlocks(BlockSource):
             return
         place = 0
         for run in strip.runs:
-            common = overlap(strip.common, run) or range(run.stop, run.stop)
-            for edge in (range(run.start, common.start), range(common.stop, run.stop)):
+            before = range(run.start, min(run.stop, strip.common.start))
+            after = range(max(run.start, strip.common.stop), run.stop)
+            for edge in (before, after):
                 if edge:
                     columns = torch.arange(edge.start, edge.stop, device=self.device)
                     window = self._mask.window(strip.rows, columns, self.frame)

@@ -1,6 +1,6 @@
-"""A mask laid over the scores of a request: what it allows there, worked out once for all layers that share it."""
+"""What a mask allows over the scores of a request; a `Layout` works it out once for all layers that share it."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, TypeVar
 from weakref import ref
 
@@ -13,6 +13,8 @@ from regard.attention.shapes import Frame, Shape, broadcast
 from regard.loops.availability import are_equal, capturing, has_numbers
 
 KEPT = 1 << 20  # numbers of a tensor that stays in memory between calls
+ONE_RUN = 128  # keys among which no others are left out
+FEW_KEYS = 0.75  # of those between the first and the last: fewer are taken alone
 
 Answer = TypeVar("Answer")
 
@@ -92,6 +94,24 @@ class Layout:
         mask = self._rule()
         assert mask is not None, "the mask of this layout no longer exists"
         return mask
+
+
+def reads_of(mask: Mask, rows: range, frame: Frame) -> tuple[list[range], range]:
+    """The keys that some of these queries read, and those that all of them read.
+
+    The former are one run where that is nearly all of the keys between the first and the last.
+    """
+    hull, common = mask.reach(rows, frame)
+    runs = mask.runs(rows, frame) if len(hull) > ONE_RUN else [hull] if hull else []
+    if runs:
+        hull = range(runs[0].start, runs[-1].stop)
+    return runs if sum(map(len, runs)) < FEW_KEYS * len(hull) or not runs else [hull], common
+
+
+def positions_of(runs: Sequence[range], device: torch.device) -> Tensor:
+    """The positions in some runs of them, in their order."""
+    positions = [torch.arange(run.start, run.stop, device=device) for run in runs]
+    return positions[0] if len(positions) == 1 else torch.cat(positions)
 
 
 def _is_triangle(mask: Mask, frame: Frame, is_traced: bool) -> bool:

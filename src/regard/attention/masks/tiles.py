@@ -1,12 +1,12 @@
 """A mask as tiles: rectangles of queries and keys outside of which nothing may be read."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
+from regard.attention.masks.layout import FEW_KEYS, positions_of
 from regard.attention.masks.mask import Mask, Place, covers
 from regard.attention.masks.positions import Band
 from regard.attention.shapes import Frame
@@ -14,7 +14,6 @@ from regard.attention.shapes import Frame
 STRIP = 128  # queries that are divided only to save memory
 PAIRS = 2**20  # of a strip whose mask is written out
 FEW = 16  # queries of a section, on average, that is worth a tile of its own
-SHARE = 0.75  # of the keys between the first and the last: fewer are copied side by side
 
 
 class Tile(NamedTuple):
@@ -57,24 +56,6 @@ class Tile(NamedTuple):
         return window.expand(*window.shape[:-2], len(self.rows), self.keys)
 
 
-def reads_of(mask: Mask, rows: range, frame: Frame) -> tuple[list[range], range]:
-    """The keys that some of these queries read, and those that all of them read.
-
-    The former are one run where that is nearly all of the keys between the first and the last.
-    """
-    hull, common = mask.reach(rows, frame)
-    runs = mask.runs(rows, frame) if len(hull) > STRIP else [hull] if hull else []
-    if runs:
-        hull = range(runs[0].start, runs[-1].stop)
-    return runs if sum(map(len, runs)) < SHARE * len(hull) or not runs else [hull], common
-
-
-def positions_of(runs: Sequence[range], device: torch.device) -> Tensor:
-    """The positions in some runs of them, in their order."""
-    positions = [torch.arange(run.start, run.stop, device=device) for run in runs]
-    return positions[0] if len(positions) == 1 else torch.cat(positions)
-
-
 def tiles(mask: Mask, frame: Frame, room: int | None = None) -> list[Tile]:
     """The tiles of a mask, for all batch entries at once.
 
@@ -109,7 +90,7 @@ def _divided(mask: Mask, rows: range, frame: Frame, room: int | None) -> Iterato
         yield from _divided(mask, range(rows.start, middle), frame, room)
         yield from _divided(mask, range(middle, rows.stop), frame, room)
     else:
-        is_sparse = keys < SHARE * len(readable)
+        is_sparse = keys < FEW_KEYS * len(readable)
         rule = mask if is_sparse or len(rules) > 1 else rule
         yield Tile(rows, readable, rule=rule, runs=tuple(runs) if is_sparse else ())
 
