@@ -41,11 +41,10 @@ class Layout:
 
         So is all that a CUDA graph captures: it has no numbers before the graph runs.
         """
-        try:
+        if question in self._answers:
             stored: Answer = self._answers[question]
             return stored
-        except KeyError:
-            result = answer()
+        result = answer()
         is_large = any(tensor.numel() > KEPT for tensor in _tensors(result))
         if not (is_large or capturing(self.frame.device)):
             self._answers[question] = result
