@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 SIDES, KINDS = ("encoder", "decoder"), ("self", "cross", "causal")
 WITHIN = re.compile(r"(\bblock\.\d+)\.layer\.\d+")
@@ -11,6 +12,7 @@ WILDCARD = re.compile(r"[*?[]")
 Layers = int | str | Iterable[int | str] | None
 
 
+@lru_cache(maxsize=4096)  # each look at an attention asks for the names of all
 def short(path: str, kind: str) -> str:
     """ "decoder.3.cross" of "model.decoder.layers.3.encoder_attn": side, numbers and kind.
 
