@@ -2,7 +2,7 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -11,6 +11,8 @@ from weakref import ref
 import torch
 from torch import Tensor, nn
 
+from regard.attention.looks import Look
+from regard.attention.looks.caption import Caption
 from regard.loops.availability import transformed
 from regard.watching.captured import (
     Captured,
@@ -302,6 +304,20 @@ class Recording:
         """The model and the name of an attention."""
         names = [name for name, named in self.by_name().items() if named is record]
         return ": ".join([self.model] * bool(self.model) + names)
+
+    def look(
+        self, record: AttentionRecord, call: CapturedCall, heads: tuple[int, ...] | None
+    ) -> Look:
+        """The look at a call, with a caption of model, attention and heads."""
+        positions = call.rows if record.kind == "cross" else call.places()
+        look = call.look()
+        shape = look.shape
+        axes: list[Sequence[int]] = [*map(range, shape[:-2])]
+        headed = record.has_heads(shape)
+        if headed and heads is not None:
+            axes[-1] = heads
+        look.caption = Caption(self.title(record), tuple(axes), headed, positions)
+        return look
 
     def find(self, name: str) -> AttentionRecord | None:
         """The attention of a name or path; None if there is none."""

@@ -1,7 +1,7 @@
 """The attentions that a watch saw: looks by name."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from html import escape
 from importlib import import_module
@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 
 from regard.attention.looks import Look
-from regard.attention.looks.caption import Caption
 from regard.watching.captured import CapturedCall, Selection
 from regard.watching.errors import WatchError
 from regard.watching.measures import TokenIds
 from regard.watching.readings import Readings, readings
-from regard.watching.records import AttentionRecord, Recording, storages
+from regard.watching.records import Recording, storages
 from regard.watching.shown import Tokens, shown
 from regard.watching.table import HeadTable, Measure, Subject, extent_of, html, of_tower, table
 from regard.watching.unembedding import token_writes
@@ -65,7 +64,7 @@ class Seen(Mapping[str, Look]):
         if look is None or looked_tokens != tokens:
             call = record.calls[step].captured()
             with torch.inference_mode(False):
-                look = self._captioned(record, call, self._recording.selection.heads)
+                look = self._recording.look(record, call, self._recording.selection.heads)
             if call.witness is not None:
                 _agree(record.path, look, call.witness)
             self._looks[key] = tokens, look
@@ -125,7 +124,7 @@ class Seen(Mapping[str, Look]):
         places, kept_heads = tuple(heads), self._recording.selection.heads
         call = self.parts(name, step).selected(Selection(heads=places))
         numbers = places if kept_heads is None else tuple(kept_heads[head] for head in places)
-        return self._captioned(self._recording.record(name), call, numbers)
+        return self._recording.look(self._recording.record(name), call, numbers)
 
     def moved(self, name: str, step: int = -1, *, shares: bool = False) -> Look:
         """How much each key moves: the norm of weight x value x output projection, as a look.
@@ -296,20 +295,6 @@ class Seen(Mapping[str, Look]):
         is_whole = subject.look.shape[-2] == subject.look.shape[-1]
         counts = extent.rows[:, 0] if extent is not None and is_whole else None
         return token_writes(self.readings(subject.name), unembedding, ids.keys, counts)
-
-    def _captioned(
-        self, record: AttentionRecord, call: CapturedCall, heads: tuple[int, ...] | None
-    ) -> Look:
-        """The look at a call, with a caption of model, attention and heads."""
-        positions = call.rows if record.kind == "cross" else call.places()
-        look = call.look()
-        shape = look.shape
-        axes: list[Sequence[int]] = [*map(range, shape[:-2])]
-        headed = record.has_heads(shape)
-        if headed and heads is not None:
-            axes[-1] = heads
-        look.caption = Caption(self._recording.title(record), tuple(axes), headed, positions)
-        return look
 
 
 def _agree(path: str, look: Look, witness: Tensor) -> None:

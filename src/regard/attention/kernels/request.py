@@ -281,10 +281,10 @@ def ask(
     """Check what was passed, and fill in the defaults."""
     if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
         check_tensors(query, key, value)
-    is_traced = transformed()
     if dropout is True or not 0 <= dropout <= 1:
         raise ValueError(f"dropout is {dropout}: pass a rate from 0 to 1")
     check_places(query, key, value)
+    is_traced = transformed()
     value_shape = None if value is None else value.shape
     shapes = query.shape, key.shape, value_shape, query.dtype, query.device
     sides = (_sides if is_traced else sides_of)(*shapes)

@@ -154,6 +154,8 @@ class Weights:
 
     def _finite(self) -> Weights:
         """The same weights; keys and queries without weight do not spoil their gradients."""
+        if self._is_complete and not self._learns():
+            return self
         request = self._request
         if not request.is_checked or are_finite(request.query, request.key):
             return self
