@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.kernels.dots import factors, read_dots
-from regard.attention.kernels.pieces import Piece, PieceBlocks, Tiling
+from regard.attention.kernels.pieces import Parts, Piece, PieceBlocks, Tiling
 from regard.attention.kernels.recomputing import (
     BIAS,
     OTHERS,
@@ -47,7 +47,7 @@ MOST = 0.999  # of the weights that are dropped at random; beyond, all are
 EVERYTHING = Band(None, None)
 Division = list[list[Tile]]  # the tiles of each batch entry, or of all at once
 
-fused_forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+fused_forward = torch._scaled_dot_product_flash_attention_for_cpu
 fused_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 softmax_backward = torch.ops.aten._softmax_backward_data
 
@@ -156,23 +156,23 @@ def _fused(
     tiling: Tiling, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """The reading, and the logarithm of the sum of each row."""
-    reading = tiling.new_rows(value, *query.shape)
-    sums = tiling.new_rows(widen(query[..., 0]), *query.shape[:-1])
+    readings: Parts = []
+    sums: Parts = []
     for piece in tiling:
-        rows, columns, joins = piece.rows, piece.columns, piece.tile.joins
+        rows, columns = piece.rows, piece.columns
         sides = query[rows], key[columns], value[columns]
         added, blank = tiling.additions(piece, _numbers(bias, piece))
-        triangle = piece.tile.triangle
-        tile, tile_sums = fused_forward(
-            *sides, is_causal=triangle, attn_mask=added, scale=tiling.scale
+        tile = fused_forward(
+            *sides, is_causal=piece.tile.triangle, attn_mask=added, scale=tiling.scale
         )
         if blank is not None:
-            tile_sums = tile_sums.masked_fill(blank.squeeze(-1), 0.0)
-        if joins:
-            _join(reading[rows], sums[rows], tile, tile_sums)
-        else:
-            reading[rows], sums[rows] = tile, tile_sums
-    return reading, sums
+            tile = tile[0], tile[1].masked_fill(blank.squeeze(-1), 0.0)
+        if piece.tile.joins:
+            tile = _joined(readings.pop()[1], sums.pop()[1], *tile)
+        readings.append((rows, tile[0]))
+        sums.append((rows, tile[1]))
+    size = query.shape[:-1]
+    return tiling.whole(readings, value, *query.shape), tiling.whole(sums, widen(value), *size)
 
 
 class _Fused(torch.autograd.Function):
@@ -316,9 +316,10 @@ def _numbers(bias: Tensor | None, piece: Piece) -> Tensor | None:
     return None if bias is None else bias[piece.within(bias)]
 
 
-def _join(reading: Tensor, sums: Tensor, tile_reading: Tensor, tile_sums: Tensor) -> None:
-    """Join the tile's reading to that of the same rows: each weighs as its share in the sum of both."""
+def _joined(
+    reading: Tensor, sums: Tensor, tile_reading: Tensor, tile_sums: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Two readings of the same rows as one: each weighs as its share in the sum of both."""
     total = torch.logaddexp(sums, tile_sums)
     share, tile_share = ((side - total).exp().unsqueeze(-1) for side in (sums, tile_sums))
-    reading.copy_(reading * share + tile_reading * tile_share)
-    sums.copy_(total)
+    return reading * share + tile_reading * tile_share, total

@@ -23,7 +23,7 @@ class Tile(NamedTuple):
         rows, columns: the positions of the queries and of the keys.
         triangle: whether query i of the tile reads its keys up to i, and not all of them.
         rule: which keys may be read; None where the other three say it all.
-        joins: whether the tile before has the same queries, or these among others.
+        joins: whether the tile before has the same queries.
         runs: the keys, where they are only some of `columns`.
     """
 
