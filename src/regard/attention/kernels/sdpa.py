@@ -113,7 +113,7 @@ class _Trained(torch.autograd.Function):
         )
         ctx.save_for_backward(query, key, value, addend, reading, sums)
         ctx.triangle, ctx.scale = triangle, scale
-        return reading  # type: ignore[no-any-return]
+        return reading
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> Any:

@@ -162,15 +162,15 @@ def _fused(
         rows, columns = piece.rows, piece.columns
         sides = query[rows], key[columns], value[columns]
         added, blank = tiling.additions(piece, _numbers(bias, piece))
-        tile = fused_forward(
+        reading, row_sums = fused_forward(
             *sides, is_causal=piece.tile.triangle, attn_mask=added, scale=tiling.scale
         )
         if blank is not None:
-            tile = tile[0], tile[1].masked_fill(blank.squeeze(-1), 0.0)
+            row_sums = row_sums.masked_fill(blank.squeeze(-1), 0.0)
         if piece.tile.joins:
-            tile = _joined(readings.pop()[1], sums.pop()[1], *tile)
-        readings.append((rows, tile[0]))
-        sums.append((rows, tile[1]))
+            reading, row_sums = _joined(readings.pop()[1], sums.pop()[1], reading, row_sums)
+        readings.append((rows, reading))
+        sums.append((rows, row_sums))
     size = query.shape[:-1]
     return tiling.whole(readings, value, *query.shape), tiling.whole(sums, widen(value), *size)
 
