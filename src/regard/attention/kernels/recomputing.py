@@ -172,7 +172,7 @@ def record_mark() -> int:
     return mark._sequence_nr()  # type: ignore[union-attr]
 
 
-def leaves_of(result: Tensor, since: int) -> list[Tensor] | None:
+def leaves_of(result: Tensor, since: int = 0) -> list[Tensor] | None:
     """The leaves with gradients behind a result; None where a tensor computed before `since` is among them."""
     waiting, visited, leaves = [result.grad_fn], set(), []
     while waiting:

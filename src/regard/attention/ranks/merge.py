@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.attention.kernels.recomputing import leaves_of
 from regard.attention.parts import Part
 from regard.attention.ranks.exchange import gather
 from regard.attention.shapes import Shape
@@ -194,22 +195,9 @@ def _alias(tensor: Tensor | None) -> Tensor | None:
 def _check_hidden(blend: Blend, leaves: Sequence[Tensor | None]) -> None:
     """Refuse functions that hide tensors with gradients, which would get none."""
     identities = {id(leaf) for leaf in leaves}
-    if any(id(tensor) not in identities for tensor in _read(blend)):
+    read = (leaf for output in blend for leaf in leaves_of(output) or ())
+    if any(id(leaf) not in identities for leaf in read):
         raise ValueError(
             "a score or bias reads a tensor with a gradient that it does not name: make it a parameter of"
             " an nn.Module, or use torch.no_grad()"
         )
-
-
-def _read(blend: Blend) -> Iterator[Tensor]:
-    """The leaves of a graph."""
-    nodes = [output.grad_fn for output in blend if output.grad_fn is not None]
-    visited = set(nodes)
-    while nodes:
-        node = nodes.pop()
-        if hasattr(node, "variable"):
-            yield node.variable
-        for following, _ in node.next_functions:
-            if following is not None and following not in visited:
-                visited.add(following)
-                nodes.append(following)
