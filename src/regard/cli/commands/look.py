@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -102,7 +103,7 @@ def look(
         raise DataError("TEXT is empty: there is nothing to look at")
     name = Path(model.model).name or model.model
     if out is not None and out.suffix.lower() == ".html":
-        kinds = [attention] if attention else _kinds(translation)
+        kinds = [attention] if attention else drawing.names_by_kind(translation)
         _write(translation, kinds, layer, head, pieces, name, out)
         print(translation.text)
         report.say(f"wrote {out}")
@@ -132,19 +133,9 @@ def _check_name(out: Path) -> None:
         raise ConfigurationError(f"--out {out}: its name must end in {formats}")
 
 
-def _kinds(translation: Translation) -> list[Attention]:
-    """The kinds of attention that a model has."""
-    kinds: dict[str, Attention] = {"encoder.": "encoder", "decoder.": "decoder"}
-    kinds_read: list[Attention] = ["cross"]
-    for start, kind in kinds.items():
-        if any(n.startswith(start) and n.endswith("self") for n in translation.looks):
-            kinds_read.append(kind)
-    return kinds_read
-
-
 def _write(
     translation: Translation,
-    kinds: list[Attention],
+    kinds: Iterable[str],
     layer: int | None,
     head: int | None,
     pieces: bool,

@@ -46,16 +46,22 @@ def layers(
     return alignments
 
 
-def names_of(translation: Translation, attention: str) -> dict[int, str]:
-    """The looks of one kind of attention by layer.
-
-    Raises `ConfigurationError` when the model has none of that kind.
-    """
+def names_by_kind(translation: Translation) -> dict[str, dict[int, str]]:
+    """The looks of each kind of attention that the model has, by layer."""
     names: dict[str, dict[int, str]] = {}
     for name in translation.looks:
         if matched := _LOOK.fullmatch(name):
             side, layer, reads = matched.groups()
             names.setdefault("cross" if reads == "cross" else side, {})[int(layer)] = name
+    return names
+
+
+def names_of(translation: Translation, attention: str) -> dict[int, str]:
+    """The looks of one kind of attention by layer.
+
+    Raises `ConfigurationError` when the model has none of that kind.
+    """
+    names = names_by_kind(translation)
     if attention not in names:
         has = " and ".join(kind for kind in WHO if kind in names) or "no attention at all"
         raise ConfigurationError(f"--attention {attention}: this model has none; it has {has}")
