@@ -192,17 +192,10 @@ def _is_causal(module: nn.Module, options: dict[str, Any]) -> bool:
     return bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
 
 
-def _eager(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Any = None,
-    **options: Any,
-) -> CapturedCall:
+def _eager(module: nn.Module, *arguments: Any, **options: Any) -> CapturedCall:
     if options.get("s_aux") is None:
         options["s_aux"] = getattr(module, "sinks", None)
-    return _flex(module, query, key, value, attention_mask, **options)
+    return _flex(module, *arguments, **options)
 
 
 def _sdpa(
