@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
 # Parts of the messages of the allocators of torch, of CUDA's libraries and of C++, and of the dynamic linker.
 _MEMORY = re.compile(
@@ -44,6 +46,16 @@ class CorruptedError(CheckpointError):
 
 class TrainingError(RegardError):
     """A training that had to stop: not-a-number loss, memory, or space."""
+
+
+def library(name: str, extra: str = "formats") -> Any:
+    """A library of an extra. Raises `ConfigurationError` saying how to get it when it is not installed."""
+    try:
+        return import_module(name)
+    except ImportError:
+        raise ConfigurationError(
+            f"{name} is not installed: pip install 'regard[{extra}]'"
+        ) from None
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from regard import files
 from regard.attention.blocks import FeedForward, Residual
 from regard.attention.heads import MultiHeadAttention
 from regard.attention.positions import RelativeBias
-from regard.errors import ConfigurationError, ModelError
+from regard.errors import ConfigurationError, ModelError, library
 from regard.interop.altered import refuse_altered
 from regard.translation import checksums
 from regard.translation.models.transformer.model import Transformer
@@ -38,17 +38,6 @@ SEARCH = "search"
 LANGUAGE = "sentence_language"
 # A logit so low that the probability is 0, for padding and begin; float16 can hold it.
 _NEVER = -30000.0
-
-
-def library() -> Any:
-    """The ctranslate2 package. Raises `ConfigurationError` saying how to get it when it is not installed."""
-    try:
-        import ctranslate2
-    except ImportError:
-        raise ConfigurationError(
-            "ctranslate2 is not installed: pip install 'regard[ctranslate2]'"
-        ) from None
-    return ctranslate2
 
 
 def export(translator: Translator, folder: Path, quantization: Quantization = "float32") -> None:
@@ -92,7 +81,7 @@ def specification(model: nn.Module, source: Tokenizer, target: Tokenizer) -> Any
             "no ensembles; it takes a single Transformer"
         )
     refuse_altered(model, ModelError)
-    settings, specs = model.settings, library().specs
+    settings, specs = model.settings, library("ctranslate2", "ctranslate2").specs
     if settings.positions not in ("sinusoidal", "learned", "rotary", "relative", "none"):
         reason = (
             "has it for decoders alone" if settings.positions == "alibi" else "does not have it"

@@ -13,7 +13,14 @@ import torch
 from pydantic import BaseModel, Field, ValidationError
 
 from regard import files
-from regard.errors import ConfigurationError, ModelError, one_line, raised_as, ran_out_of_memory
+from regard.errors import (
+    ConfigurationError,
+    ModelError,
+    library,
+    one_line,
+    raised_as,
+    ran_out_of_memory,
+)
 from regard.interop import ctranslate2 as exporter
 from regard.interop.ctranslate2 import Quantization
 from regard.translation import checksums, lines
@@ -90,8 +97,8 @@ class Engine:
             joint = (folder / "tokenizer.model").is_file()
             tokenizers = Tokenizers.open(folder, joint, sums={})
         self.tokenizers = tokenizers
-        library = _open(folder, self.workers, compute_type)
-        self._sentences = _SentenceSearch(folder, library, tokenizers, self.longest)
+        translator = _open(folder, self.workers, compute_type)
+        self._sentences = _SentenceSearch(folder, translator, tokenizers, self.longest)
 
     @classmethod
     def of(
@@ -152,7 +159,7 @@ class _SentenceSearch:
     """Translates sentences by CTranslate2, as they are written."""
 
     folder: Path
-    library: Any
+    translator: Any
     tokenizers: Tokenizers
     longest: int
     linking: Callable[[], Aligner] | None = None
@@ -181,7 +188,7 @@ class _SentenceSearch:
         source, target = self.tokenizers.source, self.tokenizers.target
         encoded = [source.encode(text)[: self.longest] for text in sentences]
         copies = [target.encode(text)[: self.longest] for text in sentences]
-        scores = self.library.score_batch(
+        scores = self.translator.score_batch(
             list(map(source.pieces, encoded)),
             list(map(target.pieces, copies)),
             max_batch_size=_BATCH_PIECES,
@@ -211,7 +218,7 @@ class _SentenceSearch:
         if not rows:
             return {}
         with _named(self.folder):
-            batch = self.library.translate_batch(
+            batch = self.translator.translate_batch(
                 [pieces[row] for row in rows],
                 beam_size=search.beam,
                 num_hypotheses=search.beam,
@@ -284,14 +291,14 @@ def is_exported(folder: str | Path) -> bool:
 
 
 def _open(folder: Path, workers: int, compute_type: str) -> Any:
-    library = exporter.library()
-    if not library.contains_model(str(folder)):
+    ctranslate2 = library("ctranslate2", "ctranslate2")
+    if not ctranslate2.contains_model(str(folder)):
         raise ModelError(
             f"{folder}: no CTranslate2 model: make one with "
             f"`regard export --model NAME --to ctranslate2 {folder}`"
         )
     with _named(folder):
-        return library.Translator(
+        return ctranslate2.Translator(
             str(folder),
             device="cpu",
             inter_threads=workers,

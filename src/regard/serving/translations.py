@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from regard.errors import ConfigurationError
+from regard.errors import ConfigurationError, library
 from regard.serving import fields, page
 from regard.serving.batches import Batches, Wish
 from regard.serving.downloads import Downloads
@@ -30,7 +30,6 @@ from regard.serving.metrics import Metrics
 from regard.serving.pairs import AUTO, Guess, Pair, Pairs
 from regard.serving.texts import PLAIN, Texts, details, of_file
 from regard.translation.formats import FORMATS
-from regard.translation.formats.document import library
 from regard.translation.results import Translation
 from regard.translation.text.glossary import Glossary
 

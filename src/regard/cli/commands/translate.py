@@ -30,7 +30,7 @@ from regard.cli.output import drawing, report, streams
 from regard.cli.output.answers import OutputOptions, confidences
 from regard.cli.output.doubts import DoubtCounts
 from regard.cli.signals import Signals
-from regard.errors import ConfigurationError
+from regard.errors import ConfigurationError, library
 
 if TYPE_CHECKING:
     from regard.interop.engine import Engine
@@ -192,11 +192,9 @@ def open_engine(options: TranslateOptions) -> tuple[Translator | Engine, str, in
         instead="add --engine ctranslate2",
     )
     if not ours:
-        from regard.interop import ctranslate2
-
         if options.explain:
             report.say("engine: ctranslate2", file=sys.stderr)
-        ctranslate2.library()
+        library("ctranslate2", "ctranslate2")
         if len(models) > 1:
             raise ConfigurationError("--engine ctranslate2 serves one model: give --model once")
         engine = _exported(models[0], options)

@@ -4,9 +4,9 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
-from regard.errors import ConfigurationError, DataError
+from regard.errors import DataError
 from regard.translation.text.corpora import decoded_lines, raw_lines
 from regard.translation.text.replacements import Replacement, replaced
 
@@ -87,15 +87,3 @@ def refuse(name: str, text: str, place: int, objection: str) -> DataError:
     """The error for what is broken at a character of a text: "file:line: objection"."""
     line = text.count("\n", 0, place) + 1
     return DataError(f"{name}:{line}: {objection}")
-
-
-def library(name: str) -> Any:
-    """A library of the extra `formats`. Raises `ConfigurationError` saying how to get it when it is not installed."""
-    import importlib
-
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise ConfigurationError(
-            f"{name} is not installed: pip install 'regard[formats]'"
-        ) from None

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from regard.translation.formats.document import Document, library
+from regard.errors import library
+from regard.translation.formats.document import Document
 from regard.translation.formats.markup import Markup, Piece, Role, bare, tidied
 from regard.translation.text.replacements import Replacement
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from regard.errors import DataError
-from regard.translation.formats.document import Document, library, refuse
+from regard.errors import DataError, library
+from regard.translation.formats.document import Document, refuse
 from regard.translation.text.replacements import Replacement
 
 # polib ends a line at these too; gettext does not.

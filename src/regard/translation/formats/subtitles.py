@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate, islice, pairwise
 
-from regard.translation.formats.document import Document, Passage, library, refuse
+from regard.errors import library
+from regard.translation.formats.document import Document, Passage, refuse
 from regard.translation.formats.markup import Markup, Piece, Role, bare, decoded, tidied
 from regard.translation.text.batches import grouped
 from regard.translation.text.replacements import Replacement

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from regard.errors import ConfigurationError, DataError
-from regard.translation.formats.document import library
+from regard.errors import ConfigurationError, DataError, library
 from regard.translation.text.corpora import open_text, raw_blocks
 from regard.translation.text.packed import bare_name
 
