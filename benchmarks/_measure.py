@@ -74,9 +74,11 @@ def write(path: Path, results: dict[str, Any], *, keeps: Path | None = None) -> 
     With those of `keeps` among them, the machines and commits of these are listed as `earlier`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    now: dict[str, Any] = {"machine": machine()}
+    origin: dict[str, Any] = {"machine": machine()}
     if keeps and keeps.exists():
         stored = json.loads(keeps.read_text())
         earlier = [*stored.get("earlier", ()), stored["machine"]]
-        now["earlier"] = [each for each in earlier if each["commit"] != now["machine"]["commit"]]
-    path.write_text(json.dumps({**now, **results}, indent=2) + "\n")
+        origin["earlier"] = [
+            each for each in earlier if each["commit"] != origin["machine"]["commit"]
+        ]
+    path.write_text(json.dumps({**origin, **results}, indent=2) + "\n")

@@ -73,17 +73,17 @@ def answer(attend: Any, arguments: dict[str, Any]) -> Answer:
     return {"reading": reading} | dict(zip(leaves, slopes, strict=True))
 
 
-def error(got: Tensor | None, exact: Tensor | None) -> float:
-    if got is None or exact is None or not exact.numel():
+def error(actual: Tensor | None, exact: Tensor | None) -> float:
+    if actual is None or exact is None or not exact.numel():
         return 0.0
     exact = exact.detach()
-    gap = (got.detach().double() - exact).abs().max().item()
+    gap = (actual.detach().double() - exact).abs().max().item()
     return gap / max(1.0, exact.abs().max().item())
 
 
-def worst(got: Answer, exact: Answer) -> dict[str, float]:
-    slopes = [0.0, *(error(got[name], exact[name]) for name in exact if name != "reading")]
-    return {"reading": error(got["reading"], exact["reading"]), "gradients": max(slopes)}
+def worst(actual: Answer, exact: Answer) -> dict[str, float]:
+    slopes = [0.0, *(error(actual[name], exact[name]) for name in exact if name != "reading")]
+    return {"reading": error(actual["reading"], exact["reading"]), "gradients": max(slopes)}
 
 
 def measure(kernel: str, dtype: torch.dtype) -> dict[str, Any] | None:
@@ -95,7 +95,7 @@ def measure(kernel: str, dtype: torch.dtype) -> dict[str, Any] | None:
         built = replace(case, dtype=dtype).build()
         exact = answer(_pinned("reference"), built.arguments(torch.float64))
         try:
-            got = worst(answer(_pinned(kernel), built.arguments(dtype)), exact)
+            ours = worst(answer(_pinned(kernel), built.arguments(dtype)), exact)
         except KernelRefusedError:
             continue
         served += 1
@@ -104,7 +104,7 @@ def measure(kernel: str, dtype: torch.dtype) -> dict[str, Any] | None:
         except (NotImplementedError, RuntimeError):  # an operation that torch lacks in this dtype
             eager = {}
         large = "scores of 1e4: " if case.size > 1 else ""
-        for who, errors in (("ours", got), ("eager", eager)):
+        for who, errors in (("ours", ours), ("eager", eager)):
             mine = kinds.setdefault(large + who, {"reading": 0.0, "gradients": 0.0})
             for name, size in errors.items():
                 mine[name] = max(mine[name], size if math.isfinite(size) else 1.0)
@@ -144,8 +144,8 @@ def main() -> None:
     options = parser.parse_args()
     rows = []
     if options.out and options.out.exists():
-        known = json.loads(options.out.read_text())["accuracy"]
-        rows = [row for row in known if row["kernel"] not in options.kernels]
+        stored = json.loads(options.out.read_text())["accuracy"]
+        rows = [row for row in stored if row["kernel"] not in options.kernels]
     for kernel in options.kernels:
         for dtype in DTYPES:
             row = measure(kernel, dtype)

@@ -100,13 +100,13 @@ def times(size: tuple[int, ...], rounds: int, compile_too: bool) -> dict[str, An
         with torch.no_grad():
             return function(*inputs)
 
-    def both(function: Any) -> None:
+    def train(function: Any) -> None:
         torch.autograd.grad(function(*inputs).sum(), inputs)
 
     runs = {}
     for name, function in functions.items():
         runs[f"{name} forward"] = lambda function=function: forward(function)
-        runs[f"{name} both"] = lambda function=function: both(function)
+        runs[f"{name} both"] = lambda function=function: train(function)
     return {"size": size, **_compared(interleaved(runs, rounds, time.process_time))}
 
 
@@ -162,8 +162,8 @@ def structured(length: int, rounds: int) -> dict[str, float]:
     size = length // 8
     sentences = [slice(n, n + size) for n in range(0, length, size)]
 
-    def run(mask: Any, part: slice = slice(None)) -> None:
-        query, key, value = (side[:, part] for side in (a, c, v))
+    def run(mask: Any, rows: slice = slice(None)) -> None:
+        query, key, value = (side[:, rows] for side in (a, c, v))
         regard.attend(query, key, value, score=score, mask=mask).sum().backward()
 
     numbers = torch.arange(length) // size
@@ -177,21 +177,21 @@ def structured(length: int, rounds: int) -> dict[str, float]:
         "documents": lambda: run(masks.documents(numbers)),
         "one by one": lambda: [run(None, sentence) for sentence in sentences],
     }
-    taken = interleaved(runs, rounds, time.process_time)
+    seconds = interleaved(runs, rounds, time.process_time)
     pairs = {
         "causal": "none", "causal & padding": "causal", "prefix": "causal", "band": "none",
         "documents": "one by one",
     }  # fmt: skip
-    return {f"{name} / {other}": taken[name] / taken[other] for name, other in pairs.items()}
+    return {f"{name} / {other}": seconds[name] / seconds[other] for name, other in pairs.items()}
 
 
-def _compared(taken: dict[str, float], ours: str = "cpu") -> dict[str, Any]:
+def _compared(seconds: dict[str, float], ours: str = "cpu") -> dict[str, Any]:
     ratios = {
-        name: taken[name] / taken[f"{ours} {name.rsplit(' ', 1)[1]}"]
-        for name in taken
+        name: seconds[name] / seconds[f"{ours} {name.rsplit(' ', 1)[1]}"]
+        for name in seconds
         if not name.startswith(ours)
     }
-    return {"seconds": taken, "times as fast as": ratios}
+    return {"seconds": seconds, "times as fast as": ratios}
 
 
 def keras_times(backend: str, rounds: int) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def keras_times(backend: str, rounds: int) -> dict[str, Any]:
     layer = keras.layers.AdditiveAttention()
     layer.build([a.shape, v.shape, c.shape])
     layer.scale.assign(w.detach().numpy())
-    runs = {"cpu forward": lambda: _forward(cpu, inputs), "cpu both": lambda: _both(cpu, inputs)}
+    runs = {"cpu forward": lambda: _forward(cpu, inputs), "cpu both": lambda: _train(cpu, inputs)}
     if backend == "torch":
         weights = [a, c, layer.scale.value, v]
 
@@ -215,7 +215,7 @@ def keras_times(backend: str, rounds: int) -> dict[str, Any]:
             return layer([a, v, c])
 
         runs["keras forward"] = lambda: _forward(read, weights)
-        runs["keras both"] = lambda: _both(read, weights)
+        runs["keras both"] = lambda: _train(read, weights)
         theirs = _forward(read, weights).detach()
     else:
         import jax
@@ -240,7 +240,7 @@ def _forward(function: Any, inputs: list[Any]) -> torch.Tensor:
         return function(*inputs)
 
 
-def _both(function: Any, inputs: list[Any]) -> None:
+def _train(function: Any, inputs: list[Any]) -> None:
     torch.autograd.grad(function(*inputs).sum(), inputs)
 
 
@@ -262,12 +262,12 @@ def plot(path: Path) -> None:
     results = json.loads(path.read_text())
     figure, (bars, time, memory) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
     for shift, kind in enumerate(("forward", "both")):
-        taken = {n: s for n, s in results["times"]["seconds"].items() if n.endswith(kind)}
-        names = [name.rsplit(" ", 1)[0] for name in taken]
+        seconds = {n: s for n, s in results["times"]["seconds"].items() if n.endswith(kind)}
+        names = [name.rsplit(" ", 1)[0] for name in seconds]
         places = [k + 0.4 * shift for k in range(len(names))]
         label = "forward" if kind == "forward" else "forward and backward"
-        drawn = bars.bar(places, [1000 * s for s in taken.values()], 0.38, label=label)
-        bars.bar_label(drawn, fmt="%.3g")
+        bar_group = bars.bar(places, [1000 * s for s in seconds.values()], 0.38, label=label)
+        bars.bar_label(bar_group, fmt="%.3g")
         bars.set_xticks([place - 0.2 * shift + 0.2 * (1 - shift) for place in places], names)
     bars.set(yscale="log", ylabel="milliseconds", title="batch 4, 512 x 512, hidden 128")
     bars.set_ylim(top=2e4)  # room for the legend
@@ -278,8 +278,8 @@ def plot(path: Path) -> None:
         time.plot(lengths, [row["seconds"] for row in rows.values()], "o-", label=kind)
         memory.plot(lengths, [row["megabytes"] for row in rows.values()], "o-", label=kind)
     title = "forward and backward, batch 1"
-    for axes, what in ((time, "seconds"), (memory, "peak megabytes")):
-        axes.set(xscale="log", yscale="log", xlabel="queries = keys", ylabel=what, title=title)
+    for axes, unit in ((time, "seconds"), (memory, "peak megabytes")):
+        axes.set(xscale="log", yscale="log", xlabel="queries = keys", ylabel=unit, title=title)
         axes.set_xticks(LENGTHS, [str(n) for n in LENGTHS], rotation=45)
         axes.legend()
     figure.savefig(path.with_suffix(".png"), dpi=110)
@@ -297,33 +297,35 @@ def main() -> None:
     parser.add_argument("--plot", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    parts = set(filter(None, options.parts.split(",")))
+    names = set(filter(None, options.parts.split(",")))
     results: dict[str, Any] = {}
     if options.out and options.out.exists():
         results = json.loads(options.out.read_text())
-    if "times" in parts:
+    if "times" in names:
         results["times"] = times(STANDARD, options.rounds, True)
-    if "sizes" in parts:
+    if "sizes" in names:
         results["sizes"] = [times(size, options.rounds, False) for size in OTHERS]
-    if "short" in parts:
+    if "short" in names:
         results["short"] = times(SHORT, options.rounds, True)
-    if "steps" in parts:
+    if "steps" in names:
         results["steps"] = [steps(*size, options.rounds) for size in STEPS]
-    if "masks" in parts:
+    if "masks" in names:
         results["masks"] = {"length": 2048, **structured(2048, options.rounds)}
     for backend in ("torch", "jax"):
-        if ("keras" if backend == "torch" else "jax") in parts:
+        if ("keras" if backend == "torch" else "jax") in names:
             results[f"keras on {backend}"] = keras_times(backend, options.rounds)
-    if "growth" in parts:
+    if "growth" in names:
         lengths = tuple(map(int, options.lengths.split(","))) if options.lengths else LENGTHS
         table = results.setdefault("growth", {"cpu": {}, "eager": {}})
         for length in lengths:
             for kind in ("cpu", "eager") if length <= EAGER else ("cpu",):
                 table[kind][str(length)] = growth(kind, length, options.threads)
-    for part in parts:
-        results.setdefault("machines", {})[part] = machine()
+    for section in names:
+        results.setdefault("machines", {})[section] = machine()
     print(
-        json.dumps({name: part for name, part in results.items() if name != "machines"}, indent=1)
+        json.dumps(
+            {name: section for name, section in results.items() if name != "machines"}, indent=1
+        )
     )
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)

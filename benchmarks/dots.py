@@ -28,12 +28,12 @@ SIZES = [(64, 8, 30, 30, 32), (16, 8, 128, 128, 64), (8, 8, 512, 512, 64), (64, 
 MASKS = ("none", "causal", "padding")
 
 
-def pair(size: tuple[int, ...], mask: str, both: bool) -> tuple[Callable[[], Any], ...]:
+def pair(size: tuple[int, ...], mask: str, trains: bool) -> tuple[Callable[[], Any], ...]:
     """Ours and theirs, forward alone or forward and backward."""
     batch, heads, queries, keys, width = size
     torch.manual_seed(0)
     shapes = [(batch, heads, length, width) for length in (queries, keys, keys)]
-    tensors = [torch.randn(shape).requires_grad_(both) for shape in shapes]
+    tensors = [torch.randn(shape).requires_grad_(trains) for shape in shapes]
     lengths = torch.randint(keys // 2, keys + 1, (batch,))
     readable = (torch.arange(keys) < lengths[:, None])[:, None, None, :]
     rule = {"none": None, "causal": masks.causal(align="start"), "padding": masks.padding(lengths)}
@@ -50,7 +50,7 @@ def pair(size: tuple[int, ...], mask: str, both: bool) -> tuple[Callable[[], Any
         return F.scaled_dot_product_attention(*tensors, **flags[mask])
 
     assert torch.allclose(ours(), theirs(), atol=1e-5)
-    if not both:
+    if not trains:
         return ours, theirs
     upstream = torch.randn(shapes[0])
     return tuple(
@@ -68,13 +68,13 @@ def compare(runs: tuple[Callable[[], Any], ...], budget: float) -> dict[str, flo
     """Medians of both, run in turns for about this many seconds, and the median of the ratios."""
     once = [seconds(run) + seconds(run) for run in runs]
     rounds = max(7, min(400, int(budget / sum(once))))
-    taken: list[list[float]] = [[], []]
+    turns: list[list[float]] = [[], []]
     for turn in range(rounds):
         order = (0, 1) if turn % 2 else (1, 0)  # neither always finds the other's caches
         for which in order:
-            taken[which].append(seconds(runs[which]))
-    ratios = [own / their for own, their in zip(*taken, strict=True)]
-    ours, theirs = (statistics.median(each) for each in taken)
+            turns[which].append(seconds(runs[which]))
+    ratios = [own / their for own, their in zip(*turns, strict=True)]
+    ours, theirs = (statistics.median(each) for each in turns)
     return {
         "ours": ours,
         "theirs": theirs,
@@ -112,10 +112,10 @@ def main() -> None:
     budget = options.seconds / (len(SIZES) * len(MASKS) * 2)
     for size in SIZES:
         for mask in MASKS:
-            for both in (False, True):
-                row = {"size": size, "mask": mask, "pass": "both" if both else "forward"}
-                with torch.set_grad_enabled(both):
-                    rows.append(row | compare(pair(size, mask, both), budget))
+            for trains in (False, True):
+                row = {"size": size, "mask": mask, "pass": "both" if trains else "forward"}
+                with torch.set_grad_enabled(trains):
+                    rows.append(row | compare(pair(size, mask, trains), budget))
                 print(
                     row, {k: round(v, 6) for k, v in rows[-1].items() if k not in row}, flush=True
                 )

@@ -55,8 +55,8 @@ def main() -> None:
     LOOPS.wait()
     texts = sentences(options.sentences)
     results = {}
-    for name, chosen, alone in (("batch", texts, False), ("line", texts[:60], True)):
-        runs = {engine: run_of(engine, chosen, alone=alone) for engine in ENGINES}
+    for name, lines, alone in (("batch", texts, False), ("line", texts[:60], True)):
+        runs = {engine: run_of(engine, lines, alone=alone) for engine in ENGINES}
         seconds = interleaved(runs, options.rounds)
         results[name] = {
             engine: {"seconds": taken, "times": seconds["layers"] / taken}

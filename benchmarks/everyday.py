@@ -291,19 +291,19 @@ def peak_memory(kind: str) -> float:
 
     def run(rows: int) -> None:
         if kind == "mask window memory":
-            few = (side[:, :rows] for side in (query, key, value))
-            regard.attend(*few, mask=regard.masks.band(128, 0))
+            sides = (side[:, :rows] for side in (query, key, value))
+            regard.attend(*sides, mask=regard.masks.band(128, 0))
             return
         with torch.enable_grad():
             score = regard.scores.Additive(width, width, 128)
-            few = [side[:, :rows].clone().requires_grad_() for side in (query, key, value)]
-            regard.attend(*few, score=score).sum().backward()
+            sides = [side[:, :rows].clone().requires_grad_() for side in (query, key, value)]
+            regard.attend(*sides, score=score).sum().backward()
 
     run(256)
     Path("/proc/self/clear_refs").write_text("5")
-    before = _status("VmRSS")
+    base = _status("VmRSS")
     run(length)
-    return (_status("VmHWM") - before) / 1024
+    return (_status("VmHWM") - base) / 1024
 
 
 def _status(field: str) -> int:
@@ -321,12 +321,12 @@ def first_minute(kind: str) -> float:
     text = "".join(f"Tom tiene {n} perros en la casa de su amigo.\n" for n in range(lines))
     with tempfile.TemporaryDirectory() as cache:
         environment = {**os.environ, "NUMBA_CACHE_DIR": cache, "XDG_CACHE_HOME": cache}
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        usage_before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(
             command, input=text, text=True, env=environment, capture_output=True, check=True
         )
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime - usage_before.ru_utime - usage_before.ru_stime
 
 
 FIRST_ADDITIVE = """
@@ -429,9 +429,9 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     lines = [f"{'':58} {'before':>9} {'now':>9} {'goal':>7}  beside"]
     for name, figures in results.items():
         row = ROWS[name]
-        shown = ["" if figure is None else f"{figure:.2f}" for figure in figures.values()]
+        cells = ["" if figure is None else f"{figure:.2f}" for figure in figures.values()]
         unit = row.peer or row.unit
-        lines.append(f"{row.name:58} {shown[0]:>9} {shown[1]:>9} {shown[2]:>7}  {unit}")
+        lines.append(f"{row.name:58} {cells[0]:>9} {cells[1]:>9} {cells[2]:>7}  {unit}")
     return "\n".join(lines)
 
 

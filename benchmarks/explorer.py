@@ -79,7 +79,7 @@ class Stopwatch:
         }
 
 
-def opened(tokens: int, every_layer: bool) -> dict[str, Any]:
+def open_page(tokens: int, every_layer: bool) -> dict[str, Any]:
     """The figures of one process."""
     from starlette.testclient import TestClient
 
@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--here", action="store_true", help="measure in this process")
     options = parser.parse_args()
     if options.here:
-        print(json.dumps(opened(options.tokens, options.all)))
+        print(json.dumps(open_page(options.tokens, options.all)))
         return
     command = [sys.executable, __file__, "--here", "--tokens", str(options.tokens)]
     command += ["--all"] * options.all

@@ -39,9 +39,9 @@ def timed(command: list[str], cache: Path, text: str = "") -> tuple[dict[str, fl
         source, result = Path(folder) / "source", Path(folder) / "result"
         source.write_text(text, encoding="utf-8")
         start = time.perf_counter()
-        with source.open() as given, result.open("w") as out:
+        with source.open() as lines, result.open("w") as out:
             process = subprocess.Popen(
-                command, stdin=given, stdout=out, stderr=subprocess.DEVNULL, env=environment
+                command, stdin=lines, stdout=out, stderr=subprocess.DEVNULL, env=environment
             )
             _, _, usage = os.wait4(process.pid, 0)
             process.returncode = 0

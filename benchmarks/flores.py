@@ -49,7 +49,7 @@ def theirs(folder: Path, references: list[str]) -> dict[str, dict[str, Any]]:
     return table
 
 
-def shown(row: dict[str, Any]) -> str:
+def row_text(row: dict[str, Any]) -> str:
     names = {"bleu": 2, "chrf": 2, "published bleu": 1, "published comet": 4}
     return "".join(
         f" {format(row[name], f'.{digits}f') if name in row else '':>8} |"
@@ -73,7 +73,7 @@ def main() -> None:
     )
     print("| system | BLEU | chrF | published BLEU | published COMET |\n|---|---|---|---|---|")
     for name in ranked:
-        print(f"| {name:20} |{shown(table[name])}")
+        print(f"| {name:20} |{row_text(table[name])}")
     write(options.out, {"sentences": len(sources), "table": {name: table[name] for name in ranked}})
 
 

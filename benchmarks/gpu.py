@@ -56,11 +56,11 @@ def measured(runs: dict[str, Run]) -> dict[str, Any]:
             run()
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
-            before, start = torch.cuda.memory_allocated(), time.perf_counter()
+            base, start = torch.cuda.memory_allocated(), time.perf_counter()
             run()
             torch.cuda.synchronize()
             seconds = time.perf_counter() - start
-            results["megabytes"][name] = (torch.cuda.max_memory_allocated() - before) / 1e6
+            results["megabytes"][name] = (torch.cuda.max_memory_allocated() - base) / 1e6
             repeats[name], able[name] = max(3, min(30, int(SECONDS / seconds))), run
         except (torch.OutOfMemoryError, RuntimeError) as error:
             results["milliseconds"][name] = f"{type(error).__name__}: {str(error)[:80]}"
@@ -134,13 +134,13 @@ def runs_of(
         with torch.no_grad():
             way(*sides)
 
-    def both(way: Callable[..., Tensor]) -> None:
+    def train(way: Callable[..., Tensor]) -> None:
         reading = way(*sides)
         torch.autograd.grad(reading, leaves, torch.ones_like(reading))
 
     return {
         name: {way: partial(run, function) for way, function in ways.items()}
-        for name, run in (("forward", forward), ("both", both))
+        for name, run in (("forward", forward), ("both", train))
     }
 
 
@@ -219,7 +219,7 @@ def masked(name: str, length: int, dtype: torch.dtype, flex_too: bool) -> dict[s
     return row
 
 
-def shown(row: dict[str, Any]) -> None:
+def show(row: dict[str, Any]) -> None:
     """One line: milliseconds and megabytes of each way."""
     head = [str(row[key]) for key in ("size", "mask", "length", "dtype", "kernel") if key in row]
     for name in ("forward", "both", "graph", "graph, both"):
@@ -263,10 +263,10 @@ def main() -> None:
                     keep(options.out, results, "masks", masked(name, length, dtype, is_flex))
 
 
-def keep(out: Path | None, results: dict[str, Any], part: str, row: dict[str, Any]) -> None:
+def keep(out: Path | None, results: dict[str, Any], section: str, row: dict[str, Any]) -> None:
     """Show a row, and write all rows so far."""
-    shown(row)
-    results.setdefault(part, []).append(row)
+    show(row)
+    results.setdefault(section, []).append(row)
     if out:
         write(out, results)
 

@@ -77,15 +77,17 @@ def plot(path: Path) -> None:
     cells = json.loads(path.read_text())["growth"]
     figure, panels = plt.subplots(2, 4, figsize=(13, 5), sharex="col", layout="constrained")
     for column, (name, label) in enumerate(AXES.items()):
-        for row, what in enumerate(("target tokens a second", "peak MiB")):
+        for row, quantity in enumerate(("target tokens a second", "peak MiB")):
             panel = panels[row][column]
             curve = cells[name]
-            panel.plot([c[name] for c in curve], [c[what] for c in curve], "o-", color="#0b6e8a")
+            panel.plot(
+                [c[name] for c in curve], [c[quantity] for c in curve], "o-", color="#0b6e8a"
+            )
             panel.set_xscale("log", base=2)
-            panel.set_ylim(0, 1.1 * max(c[what] for c in curve))
+            panel.set_ylim(0, 1.1 * max(c[quantity] for c in curve))
             panel.grid(alpha=0.3)
             if column == 0:
-                panel.set_ylabel(what)
+                panel.set_ylabel(quantity)
         panels[1][column].set_xlabel(label)
         panels[1][column].set_xticks([c[name] for c in cells[name]])
         panels[1][column].set_xticklabels([f"{c[name]:,}" for c in cells[name]], fontsize=7)

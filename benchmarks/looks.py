@@ -64,9 +64,9 @@ def draw(length: int, heads: int) -> tuple[torch.Tensor, ...]:
     return query, key, value
 
 
-def times(told: argparse.Namespace, mask: str) -> dict[str, Any]:
+def times(options: argparse.Namespace, mask: str) -> dict[str, Any]:
     """Median seconds of the fused pass and of every answer, taken in turn."""
-    query, key, value = draw(told.length, told.heads)
+    query, key, value = draw(options.length, options.heads)
 
     def fused() -> None:
         F.scaled_dot_product_attention(query, key, value, is_causal=mask == "causal")
@@ -75,11 +75,13 @@ def times(told: argparse.Namespace, mask: str) -> dict[str, Any]:
         return lambda: ANSWERS[name](regard.look(query, key, mask=MASKS[mask]))
 
     runs: dict[str, Callable[[], Any]] = {FUSED: fused}
-    taken = interleaved(runs | {name: ask(name) for name in told.answers}, told.rounds)
-    base = taken.pop(FUSED)
+    seconds_by_name = interleaved(
+        runs | {name: ask(name) for name in options.answers}, options.rounds
+    )
+    base = seconds_by_name.pop(FUSED)
     return {
         name: {"seconds": seconds, "fused_seconds": base, "ratio": seconds / base}
-        for name, seconds in taken.items()
+        for name, seconds in seconds_by_name.items()
     }
 
 
@@ -88,12 +90,12 @@ def additive_times(length: int, width: int, mask: Any, rounds: int) -> dict[str,
     torch.manual_seed(0)
     query, key, value = (torch.randn(length, width) for _ in range(3))
     score = regard.scores.Additive(width, width, width).requires_grad_(False)
-    how = {"score": score, "mask": mask}
+    arguments = {"score": score, "mask": mask}
     runs: dict[str, Callable[[], Any]] = {
-        name: lambda answer=answer: answer(regard.look(query, key, **how))
+        name: lambda answer=answer: answer(regard.look(query, key, **arguments))
         for name, answer in ANSWERS.items()
     }
-    attend = {"attend": lambda: regard.attend(query, key, value, **how)}
+    attend = {"attend": lambda: regard.attend(query, key, value, **arguments)}
     seconds = interleaved(attend | runs, rounds, time.process_time)
     base = seconds.pop("attend")
     return {"attend_seconds": base, **{name: each / base for name, each in seconds.items()}}
@@ -115,18 +117,18 @@ def measure(name: str, length: int, heads: int, mask: str) -> dict[str, float]:
     query, key, _ = draw(length, heads)
     ANSWERS[name](regard.look(query[..., :1024, :], key[..., :1024, :], mask=MASKS[mask]))
     Path("/proc/self/clear_refs").write_text("5")
-    before, start = resident("VmRSS"), time.perf_counter()
+    base, start = resident("VmRSS"), time.perf_counter()
     ANSWERS[name](regard.look(query, key, mask=MASKS[mask]), progress=progress)
     seconds = time.perf_counter() - start
-    taken = resident("VmHWM") - before
+    peak = resident("VmHWM") - base
     matrix = heads * length**2 * 4
-    counted = {"bytes": taken, "share": taken / matrix, "progress_calls": len(calls)}
+    counted = {"bytes": peak, "share": peak / matrix, "progress_calls": len(calls)}
     return {"seconds": seconds, **counted}
 
 
-def afresh(told: argparse.Namespace, name: str, length: int, heads: int, mask: str) -> Any:
+def afresh(options: argparse.Namespace, name: str, length: int, heads: int, mask: str) -> Any:
     command = [sys.executable, __file__, "--measure", name, "--length", str(length)]
-    command += ["--heads", str(heads), "--threads", str(told.threads), "--masks", mask]
+    command += ["--heads", str(heads), "--threads", str(options.threads), "--masks", mask]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
@@ -178,39 +180,39 @@ def _list(text: str) -> list[str]:
 
 
 def main() -> None:
-    told = parse()
-    torch.set_num_threads(told.threads)
-    if told.measure:
-        print(json.dumps(measure(told.measure, told.length, told.heads, told.masks[0])))
+    options = parse()
+    torch.set_num_threads(options.threads)
+    if options.measure:
+        print(json.dumps(measure(options.measure, options.length, options.heads, options.masks[0])))
         return
-    results: dict[str, Any] = json.loads(told.out.read_text()) if told.out.exists() else {}
-    if set(told.parts) - {"additive", "plot"}:
+    results: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {}
+    if set(options.parts) - {"additive", "plot"}:
         results["machine"] = machine()
-        results["size"] = {"length": told.length, "heads": told.heads, "width": 64}
+        results["size"] = {"length": options.length, "heads": options.heads, "width": 64}
 
-    def found(part: str, mask: str, rows: dict[str, Any]) -> None:
-        results.setdefault(part, {}).setdefault(mask, {}).update(rows)
-        told.out.parent.mkdir(parents=True, exist_ok=True)
-        told.out.write_text(json.dumps(results, indent=2) + "\n")
+    def keep(section: str, mask: str, rows: dict[str, Any]) -> None:
+        results.setdefault(section, {}).setdefault(mask, {}).update(rows)
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(results, indent=2) + "\n")
         for name, row in rows.items():
-            print(part, mask, name, {k: float(f"{v:.4g}") for k, v in row.items()}, flush=True)
+            print(section, mask, name, {k: float(f"{v:.4g}") for k, v in row.items()}, flush=True)
 
-    for mask in told.masks:
-        if "time" in told.parts:
-            found("time", mask, times(told, mask))
-        for name in told.answers if "memory" in told.parts else ():
-            row = afresh(told, name, told.length, told.heads, mask)
+    for mask in options.masks:
+        if "time" in options.parts:
+            keep("time", mask, times(options, mask))
+        for name in options.answers if "memory" in options.parts else ():
+            row = afresh(options, name, options.length, options.heads, mask)
             del row["seconds"]  # a fresh process's first call, beside whatever else is running
-            found("memory", mask, {name: row})
-    for length, width in ADDITIVE if "additive" in told.parts else ():
+            keep("memory", mask, {name: row})
+    for length, width in ADDITIVE if "additive" in options.parts else ():
         for mask, build in ADDITIVE_MASKS.items():
-            row = additive_times(length, width, build(length), told.rounds)
-            found("additive", f"{length} x {length}, width {width}", {mask: row})
+            row = additive_times(length, width, build(length), options.rounds)
+            keep("additive", f"{length} x {length}, width {width}", {mask: row})
             results["additive_machine"] = machine()
-    for name in told.answers if "long" in told.parts else ():
-        found("long", "full", {name: afresh(told, name, LONG, 1, "full")})
-    if "plot" in told.parts:
-        plot(results, told.out.with_suffix(".png"))
+    for name in options.answers if "long" in options.parts else ():
+        keep("long", "full", {name: afresh(options, name, LONG, 1, "full")})
+    if "plot" in options.parts:
+        plot(results, options.out.with_suffix(".png"))
 
 
 if __name__ == "__main__":

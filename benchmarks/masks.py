@@ -71,8 +71,8 @@ def prefix(query: Tensor, key: Tensor, value: Tensor, **how: float) -> Tensor:
     first, length = query.shape[-2] // 4, query.shape[-2]
     readable = torch.ones(length - first, length, dtype=torch.bool).tril(first)
     start = sdpa(query[..., :first, :], key[..., :first, :], value[..., :first, :], **how)
-    rest = sdpa(query[..., first:, :], key, value, attn_mask=readable, **how)
-    return torch.cat([start, rest], -2)
+    later = sdpa(query[..., first:, :], key, value, attn_mask=readable, **how)
+    return torch.cat([start, later], -2)
 
 
 def length_of(keys: int) -> int:
@@ -97,8 +97,8 @@ def compare(name: str, length: int, passes: str, rounds: int) -> dict[str, Any]:
     """Median seconds of ours, cut to fit, and with the mask written out."""
     rule, cut = MASKS[name]
     torch.manual_seed(0)
-    both, dropout = passes != "forward", PASSES[passes]
-    sides = [torch.randn(1, 1, length, WIDTH, requires_grad=both) for _ in range(3)]
+    trains, dropout = passes != "forward", PASSES[passes]
+    sides = [torch.randn(1, 1, length, WIDTH, requires_grad=trains) for _ in range(3)]
     mask, bias = rule(length), Alibi(1) if "ALiBi" in name else None
     attends: dict[str, Attend] = {
         "ours": lambda *sides: regard.attend(*sides, mask=mask, bias=bias, dropout=dropout),
@@ -113,7 +113,7 @@ def compare(name: str, length: int, passes: str, rounds: int) -> dict[str, Any]:
         for way, attend in attends.items():
             start = time.process_time()
             reading = attend(*sides)
-            if both:
+            if trains:
                 torch.autograd.grad(reading, sides, upstream)
             if turn:  # the first turn warms up
                 seconds[way].append(time.process_time() - start)

@@ -39,7 +39,7 @@ SENTENCES = ("She opened an account at the bank.", "They had a picnic on the ban
 TOP = 10
 
 
-def opened(folder: str) -> tuple[nn.Module, Any]:
+def open_model(folder: str) -> tuple[nn.Module, Any]:
     """The model in float32 and its tokenizer, from a GGUF file or a folder of transformers."""
     import transformers
 
@@ -67,18 +67,18 @@ def induction(model: nn.Module, vocabulary: int, length: int = 48) -> dict[str, 
     half = torch.randint(1000, vocabulary, (1, length))
     tokens = torch.cat([half, half], -1)
     loss = metrics.Loss(tokens, slice(length + 1, None))
-    with regard.watch(model) as seen:
+    with regard.watch(model) as attentions:
         base = float(loss(model(tokens)))
-    heads = sorted(seen.table(), key=lambda head: -head.prefix)
+    heads = sorted(attentions.table(), key=lambda head: -head.prefix)
 
-    def without(chosen: list[Any]) -> float:
+    def without(heads_off: list[Any]) -> float:
         edits: dict[str, Any] = {}
-        for head in chosen:
+        for head in heads_off:
             edits.setdefault(head.name, []).append(Scale(0.0, heads=head.head))
         with regard.change(model, edits):
             return float(loss(model(tokens)))
 
-    others = [heads[int(at)] for at in 40 + torch.randperm(len(heads) - 40)[:TOP]]
+    random_heads = [heads[int(at)] for at in 40 + torch.randperm(len(heads) - 40)[:TOP]]
     table = regard.effects(model, tokens, loss, method="gradient")
     roles: dict[str, int] = {}
     for head in heads:
@@ -92,7 +92,7 @@ def induction(model: nn.Module, vocabulary: int, length: int = 48) -> dict[str, 
         "roles": roles,
         "loss of the second half": round(base, 3),
         "without the ten first": round(without(heads[:TOP]), 3),
-        "without ten others": round(without(others), 3),
+        "without ten others": round(without(random_heads), 3),
         "largest effects by the gradient": rows_of(table),
     }
 
@@ -102,12 +102,14 @@ def names(model: nn.Module, tokenizer: Any) -> dict[str, Any]:
         tokenizer([TEXT.format(a, b, (b, a)[swap]) for a, b in NAMES], return_tensors="pt")
         for swap in (0, 1)
     )
-    first, second = ([tokenizer.encode(f" {pair[at]}")[0] for pair in NAMES] for at in (0, 1))
-    metric = metrics.Difference(first, second)
-    with torch.no_grad(), regard.watch(model, values=True) as other:
+    first_names, second_names = (
+        [tokenizer.encode(f" {pair[at]}")[0] for pair in NAMES] for at in (0, 1)
+    )
+    metric = metrics.Difference(first_names, second_names)
+    with torch.no_grad(), regard.watch(model, values=True) as swapped_attentions:
         model(**swapped)
     results: dict[str, Any] = {"prompts": len(NAMES), "tokens": clean["input_ids"].shape[1]}
-    for name, edit in (("off", Scale(0.0)), ("from the swapped prompts", From(other))):
+    for name, edit in (("off", Scale(0.0)), ("from the swapped prompts", From(swapped_attentions))):
         start = time.process_time()
         runs = regard.effects(model, dict(clean), metric, edit=edit)
         middle = time.process_time()
@@ -130,14 +132,17 @@ def names(model: nn.Module, tokenizer: Any) -> dict[str, Any]:
 @torch.no_grad()
 def sinks(model: nn.Module, tokenizer: Any) -> dict[str, Any]:
     tokens = tokenizer(TEXT.format("Mary", "John", "John"), return_tensors="pt").input_ids
-    with regard.watch(model, values=True) as seen:
+    with regard.watch(model, values=True) as attentions:
         model(tokens)
     shares = {}
     for name, moved in (("weight", False), ("moved", True)):
-        heads = list(seen.table(moved=moved))
+        heads = list(attentions.table(moved=moved))
         shares[name] = round(sum(head.sink for head in heads) / len(heads), 3)
-    known = sum(seen.readings(name).objection is None for name in seen)
-    return {"share of the first key": shares, "output projections known": [known, len(seen)]}
+    projections = sum(attentions.readings(name).objection is None for name in attentions)
+    return {
+        "share of the first key": shares,
+        "output projections known": [projections, len(attentions)],
+    }
 
 
 @torch.no_grad()
@@ -145,9 +150,9 @@ def watched(model: nn.Module, vocabulary: int) -> dict[str, Any]:
     tokens = torch.randint(vocabulary, (1, 512))
 
     def with_values() -> int:
-        with regard.watch(model, values=True) as seen:
+        with regard.watch(model, values=True) as attentions:
             model(tokens, use_cache=False)
-        return seen.nbytes
+        return attentions.nbytes
 
     seconds = interleaved(
         {"bare": lambda: model(tokens, use_cache=False), "watched": with_values},
@@ -183,7 +188,7 @@ def sentences(folder: str) -> dict[str, Any]:
     middle = time.process_time()
     estimates = regard.effects(model, dict(tokens), cosine, method="gradient")
     end = time.process_time()
-    with torch.no_grad(), regard.watch(model, values=True) as seen:
+    with torch.no_grad(), regard.watch(model, values=True) as attentions:
         model(**tokens)
     return {
         "model": "all-MiniLM-L6-v2",
@@ -195,8 +200,8 @@ def sentences(folder: str) -> dict[str, Any]:
         "rank correlation of the gradient": rank_correlation(runs, estimates),
         "largest effects": rows_of(runs),
         "output projections known": [
-            sum(seen.readings(name).objection is None for name in seen),
-            len(seen),
+            sum(attentions.readings(name).objection is None for name in attentions),
+            len(attentions),
         ],
     }
 
@@ -211,7 +216,7 @@ def main() -> None:
     results: dict[str, Any] = {"model": "SmolLM2-135M-Instruct, Q4_1, in float32"}
     if options.only:
         results = json.loads(RESULTS.read_text(encoding="utf-8"))
-    language = cache(lambda: opened(options.folder))
+    language = cache(lambda: open_model(options.folder))
     vocabulary = lambda: language()[0].config.vocab_size  # noqa: E731
     for name, measure in (
         ("names", lambda: names(*language())),

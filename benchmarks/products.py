@@ -65,9 +65,9 @@ def main() -> None:
     for rows in (32, 160):
         for depth, width in SIZES:
             count, calls = runs(rows, depth, width)
-            taken = interleaved(calls, options.rounds)
+            medians = interleaved(calls, options.rounds)
             work = count * rows * depth * width / 1e9
-            speeds = {name: round(work / seconds, 1) for name, seconds in taken.items()}
+            speeds = {name: round(work / seconds, 1) for name, seconds in medians.items()}
             results.append({"rows": rows, "inputs": depth, "outputs": width, **speeds})
             print(results[-1], flush=True)
     if options.out:

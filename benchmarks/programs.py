@@ -92,13 +92,13 @@ def sizes(program: Program, length: int = LENGTH) -> dict[str, int]:
 
 def differing(program: Program, inputs: Iterable[Sequence[Any]], length: int) -> tuple[int, int]:
     """How many inputs there are, and how many get another answer than the program's."""
-    compiled, seen, wrong = compile(program, length), 0, 0
-    rest = iter(inputs)
-    while part := list(islice(rest, 4096)):  # itertools.batched is of Python 3.12
-        answers = compiled.answered(part)
-        wrong += sum(program(one) != got for one, got in zip(part, answers, strict=True))
-        seen += len(part)
-    return seen, wrong
+    compiled, count, wrong = compile(program, length), 0, 0
+    remaining = iter(inputs)
+    while batch := list(islice(remaining, 4096)):  # itertools.batched is of Python 3.12
+        answers = compiled.answered(batch)
+        wrong += sum(program(one) != got for one, got in zip(batch, answers, strict=True))
+        count += len(batch)
+    return count, wrong
 
 
 def proof(program: Program) -> dict[str, Any]:
@@ -172,13 +172,13 @@ def tables(results: dict[str, Any], tracr: dict[str, Any]) -> str:
         "| program | inputs up to length | inputs | different | longest | layers | heads | width | parameters |"
     ]
     lines.append("|---|---|---|---|---|---|---|---|---|")
-    for name, one in results["programs"].items():
-        sampled = f" + {one['sampled']:,} of length {LENGTH}" if "sampled" in one else ""
-        different = one["differing"] + one.get("sampled_differing", 0)
-        more = "+" * (one["longest"] == LONGEST)
+    for name, row in results["programs"].items():
+        sampled = f" + {row['sampled']:,} of length {LENGTH}" if "sampled" in row else ""
+        different = row["differing"] + row.get("sampled_differing", 0)
+        more = "+" * (row["longest"] == LONGEST)
         lines.append(
-            f"| {name} | {one['up_to']} | {one['inputs']:,}{sampled} | {different} | {one['longest']}{more} |"
-            f" {one['layers']} | {one['heads']} | {one['width']} | {one['parameters']:,} |"
+            f"| {name} | {row['up_to']} | {row['inputs']:,}{sampled} | {different} | {row['longest']}{more} |"
+            f" {row['layers']} | {row['heads']} | {row['width']} | {row['parameters']:,} |"
         )
     lines += [
         "",
@@ -201,8 +201,8 @@ def main() -> None:
     parser.add_argument("--random", type=int, default=10_000)
     parser.add_argument("--out", type=Path, default=RESULTS / "programs.json")
     parser.add_argument("--table", action="store_true")
-    asked = parser.parse_args()
-    if asked.table:
+    options = parser.parse_args()
+    if options.table:
         stored = (
             json.loads((RESULTS / f"{n}.json").read_text()) for n in ("programs", "tracr-sizes")
         )
@@ -213,9 +213,9 @@ def main() -> None:
         proofs[name] = proof(program)
         print(name, proofs[name], flush=True)
     examples = {name: sizes(Program(name, *each)) for name, each in TRACR.items()}
-    figures = at_random(asked.random)
+    figures = at_random(options.random)
     print(figures)
-    write(asked.out, {"programs": proofs, "tracr": examples, "random": figures})
+    write(options.out, {"programs": proofs, "tracr": examples, "random": figures})
 
 
 if __name__ == "__main__":

@@ -196,7 +196,7 @@ async def at_rate(port: int, texts: list[str], rate: float, seconds: float) -> l
 
 def judged(answers: list[str | Exception], expected: list[str]) -> dict[str, int]:
     """How many answers are right, another text's, or none."""
-    others = set(expected)
+    wrong_texts = set(expected)
     counts: Counter[str] = Counter(right=0, other_digits=0, mixed_up=0, failed=0)
     for answer, right in zip(answers, expected, strict=True):
         if isinstance(answer, Exception):
@@ -204,14 +204,14 @@ def judged(answers: list[str | Exception], expected: list[str]) -> dict[str, int
         elif answer == right:
             counts["right"] += 1
         else:  # sums of another batch may have other last bits, and so another of two equal words
-            counts["mixed_up" if answer in others else "other_digits"] += 1
+            counts["mixed_up" if answer in wrong_texts else "other_digits"] += 1
     return dict(counts)
 
 
 def load(model: str, sentences: list[str], options: argparse.Namespace) -> dict[str, Any]:
     texts = [sentences[number % len(sentences)] for number in range(options.requests)]
     sample = sentences[: options.baseline]
-    before = baseline(model, sample)
+    base_before = baseline(model, sample)
     unique = list(dict.fromkeys(texts))
     translations = dict(zip(unique, baseline(model, unique)[2], strict=True))
     expected = [translations[text] for text in texts]
@@ -229,9 +229,9 @@ def load(model: str, sentences: list[str], options: argparse.Namespace) -> dict[
         rate = len(texts) / wall
         short = [text for text in sentences if len(text) <= SHORT]
         spent = asyncio.run(at_rate(server.port, short, rate / 2, options.seconds))
-    after = baseline(model, sample)
+    base_after = baseline(model, sample)
     alone = {
-        name: 2 * len(sample) / (before[place] + after[place])
+        name: 2 * len(sample) / (base_before[place] + base_after[place])
         for place, name in enumerate(("wall", "processor"))
     }
     served_rates = {"wall": rate, "processor": len(texts) / processor}

@@ -149,7 +149,7 @@ def cached(length: int) -> Iterator[Row]:
 
 def measured(row: Row, rounds: int) -> dict[str, Any]:
     sides = row.ours, row.peer
-    taken: list[list[float]] = [[], []]
+    turns: list[list[float]] = [[], []]
     with torch.set_grad_enabled(row.gradients):
         for side in sides:
             for _ in range(20):
@@ -158,13 +158,13 @@ def measured(row: Row, rounds: int) -> dict[str, Any]:
         row.peer()
         repeats = max(1, min(100, int(TURN / max(1e-6, time.process_time() - start))))
         for _ in range(rounds):
-            for side, seconds in zip(sides, taken, strict=True):
+            for side, seconds in zip(sides, turns, strict=True):
                 start = time.process_time()
                 for _ in range(repeats):
                     side()
                 seconds.append((time.process_time() - start) / repeats * 1e6)
-    ours, peer = (statistics.median(seconds) for seconds in taken)
-    ratio = statistics.median(a / b for a, b in zip(*taken, strict=True))
+    ours, peer = (statistics.median(seconds) for seconds in turns)
+    ratio = statistics.median(a / b for a, b in zip(*turns, strict=True))
     return {
         "call": row.name,
         "ours": round(ours, 1),

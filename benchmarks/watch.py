@@ -44,8 +44,8 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, cache: list[Tensor] | None) -> Tensor:
         normed = self.norms[0](x)
-        parts = (part(normed) for part in (self.query, self.key, self.value))
-        query, key, value = (p.unflatten(-1, (HEADS, -1)).transpose(1, 2) for p in parts)
+        sides = (part(normed) for part in (self.query, self.key, self.value))
+        query, key, value = (p.unflatten(-1, (HEADS, -1)).transpose(1, 2) for p in sides)
         if cache is not None:
             key, value = (torch.cat(pair, -2) for pair in zip(cache, (key, value), strict=True))
             cache[:] = key, value
@@ -109,25 +109,25 @@ def context(length: int) -> dict[str, Any]:
     watch = regard.watch(model)
 
     def forward() -> regard.Seen:
-        with watch as seen:
+        with watch as attentions:
             model(read)
-        return seen
+        return attentions
 
-    seen, seconds, peak = peaked(forward)
+    attentions, seconds, peak = peaked(forward)
     figures: dict[str, Any] = {
         "length": length,
         "forward": {"seconds": seconds, "megabytes": (peak - base) / 1e6},
-        "kept_megabytes": seen.nbytes / 1e6,
+        "kept_megabytes": attentions.nbytes / 1e6,
         "weights_would_be_megabytes": LAYERS * HEADS * length * length * 4 / 1e6,
     }
-    asked: dict[str, Callable[[Any], Tensor]] = {
+    questions: dict[str, Callable[[Any], Tensor]] = {
         "received": lambda look: look.received(),
         "entropy": lambda look: look.entropy(),
         "map(512, 512)": lambda look: look.map(512, 512),
     }
     answers = []
-    for name, ask in asked.items():
-        answer, seconds, peak = peaked(lambda ask=ask: [ask(look) for look in seen.values()])
+    for name, ask in questions.items():
+        answer, seconds, peak = peaked(lambda ask=ask: [ask(look) for look in attentions.values()])
         answers.append(answer)
         figures[name] = {"seconds": seconds, "megabytes": (peak - base) / 1e6}
     figures["sums_of_received"] = [round(float(one.sum()) / HEADS, 3) for one in answers[0]]
@@ -138,14 +138,14 @@ def context(length: int) -> dict[str, Any]:
 def overhead(rounds: int) -> dict[str, Any]:
     """Medians, watched and not, taken in turn."""
     model, read = built(), tokens(512)
-    kept: dict[str, int] = {}
+    sizes: dict[str, int] = {}
 
     def watched() -> None:
-        with regard.watch(model) as seen:
+        with regard.watch(model) as attentions:
             model(read)
-        kept["bytes"] = seen.nbytes
+        sizes["bytes"] = attentions.nbytes
 
-    def opened() -> None:
+    def open_alone() -> None:
         with regard.watch(model, layers=99):
             pass
 
@@ -162,13 +162,13 @@ def overhead(rounds: int) -> dict[str, Any]:
     runs = {
         "forward": lambda: model(read),
         "forward_watched": watched,
-        "open_and_shut": opened,
+        "open_and_shut": open_alone,
         "sixteen_steps": generated,
         "sixteen_steps_watched": generated_watched,
     }
-    taken = interleaved(runs, rounds)
+    seconds = interleaved(runs, rounds)
     modules = sum(1 for _ in model.modules())
-    return {**taken, "kept_megabytes": kept["bytes"] / 1e6, "modules": modules}
+    return {**seconds, "kept_megabytes": sizes["bytes"] / 1e6, "modules": modules}
 
 
 def main() -> None:
@@ -177,21 +177,21 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=8192)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--alone", help=argparse.SUPPRESS)
-    told = parser.parse_args()
-    if told.alone:
-        print(json.dumps({"plain": plain, "context": context}[told.alone](told.length)))
+    options = parser.parse_args()
+    if options.alone:
+        print(json.dumps({"plain": plain, "context": context}[options.alone](options.length)))
         return
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for part in told.parts.split(","):
-        if part == "overhead":
-            figures = overhead(told.rounds)
+    for name in options.parts.split(","):
+        if name == "overhead":
+            figures = overhead(options.rounds)
         else:
-            command = [sys.executable, __file__, "--alone", part, "--length", str(told.length)]
+            command = [sys.executable, __file__, "--alone", name, "--length", str(options.length)]
             ran = subprocess.run(command, capture_output=True, text=True, check=True)
             figures = json.loads(ran.stdout)
-        results[part] = {"machine": machine(), **figures}
+        results[name] = {"machine": machine(), **figures}
         RESULTS.write_text(json.dumps(results, indent=2) + "\n")
-        print(part, json.dumps(figures, indent=2))
+        print(name, json.dumps(figures, indent=2))
 
 
 if __name__ == "__main__":

@@ -81,8 +81,9 @@ def test_few_names_of_a_package_are_vague(package: str) -> None:
     assert share <= LIMITS[package], f"{share:.1f} %:\n" + "\n".join(places)
 
 
-def test_few_names_of_the_tests_are_vague() -> None:
-    places, total = vague(sorted(TESTS.rglob("*.py")))
+@pytest.mark.parametrize("folder", [TESTS, TESTS.parent / "benchmarks"], ids=lambda path: path.name)
+def test_few_names_of_tests_and_benchmarks_are_vague(folder: Path) -> None:
+    places, total = vague(sorted(folder.rglob("*.py")))
     share = 100 * len(places) / total
     assert share <= 1.0, f"{share:.1f} %:\n" + "\n".join(places)
 

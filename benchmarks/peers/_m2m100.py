@@ -53,36 +53,36 @@ def m2m100(ours: Transformer) -> M2M100ForConditionalGeneration:
         side.embed_tokens.weight.copy_(ours.target_embedding.weight)
         side.embed_positions.weights = nn.Buffer(places, persistent=False)
         _copy(side.layer_norm, norm)
-        for there, here in zip(side.layers, layers, strict=True):
-            _layer(there, here)
+        for their_layer, our_layer in zip(side.layers, layers, strict=True):
+            _layer(their_layer, our_layer)
     theirs.lm_head.weight.copy_(ours.output.weight)
     return theirs
 
 
-def _layer(there: Any, here: Any) -> None:
-    _attention(there.self_attn, here.self_attention)
-    _copy(there.self_attn_layer_norm, here.self_residual.norm)
-    if hasattr(there, "encoder_attn"):
-        _attention(there.encoder_attn, here.cross_attention)
-        _copy(there.encoder_attn_layer_norm, here.cross_residual.norm)
-    _copy(there.fc1, here.feed_forward.inner)
-    _copy(there.fc2, here.feed_forward.outer)
-    _copy(there.final_layer_norm, here.feed_forward_residual.norm)
+def _layer(theirs: Any, ours: Any) -> None:
+    _attention(theirs.self_attn, ours.self_attention)
+    _copy(theirs.self_attn_layer_norm, ours.self_residual.norm)
+    if hasattr(theirs, "encoder_attn"):
+        _attention(theirs.encoder_attn, ours.cross_attention)
+        _copy(theirs.encoder_attn_layer_norm, ours.cross_residual.norm)
+    _copy(theirs.fc1, ours.feed_forward.inner)
+    _copy(theirs.fc2, ours.feed_forward.outer)
+    _copy(theirs.final_layer_norm, ours.feed_forward_residual.norm)
 
 
-def _attention(there: Any, here: Any) -> None:
+def _attention(their_module: Any, our_module: Any) -> None:
     for theirs, ours in (
-        (there.q_proj, here.query_projection),
-        (there.k_proj, here.key_projection),
-        (there.v_proj, here.value_projection),
-        (there.out_proj, here.output_projection),
+        (their_module.q_proj, our_module.query_projection),
+        (their_module.k_proj, our_module.key_projection),
+        (their_module.v_proj, our_module.value_projection),
+        (their_module.out_proj, our_module.output_projection),
     ):
         _copy(theirs, ours)
 
 
-def _copy(there: Any, here: Any) -> None:
-    there.weight.copy_(here.weight)
-    if here.bias is None:
-        there.bias.zero_()
+def _copy(theirs: Any, ours: Any) -> None:
+    theirs.weight.copy_(ours.weight)
+    if ours.bias is None:
+        theirs.bias.zero_()
     else:
-        there.bias.copy_(here.bias)
+        theirs.bias.copy_(ours.bias)

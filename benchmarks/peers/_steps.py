@@ -133,9 +133,9 @@ def joeynmt(vocabulary: int, packages: Path, half: dict[str, Any] = TRANSFORMER)
         unk_id=0, pad_id=1, bos_id=2, eos_id=3, sep_id=None, lang_tags=[],
     )  # fmt: skip
     words = ["<unk>", "<pad>", "<s>", "</s>", *(f"w{i}" for i in range(vocabulary - 4))]
-    known = Vocabulary(words, special)
+    word_list = Vocabulary(words, special)
     shape = {"encoder": half, "decoder": dict(half), "tied_embeddings": True, "tied_softmax": True}
-    model = build_model(shape, known, known)
+    model = build_model(shape, word_list, word_list)
     model.loss_function = ("crossentropy", SMOOTHING)
     model.train()
     optimiser = torch.optim.Adam(model.parameters(), 1e-3, (0.9, 0.98))
@@ -145,10 +145,10 @@ def joeynmt(vocabulary: int, packages: Path, half: dict[str, Any] = TRANSFORMER)
         return torch.where(ids <= 1, 1 - ids, ids)
 
     def step(batch: Batch) -> float:
-        whole = theirs(torch.cat([batch.target_in[:, :1], batch.target_out], 1))
+        target = theirs(torch.cat([batch.target_in[:, :1], batch.target_out], 1))
         batch_of_rows = JoeyBatch(
-            src=theirs(batch.source), src_length=batch.source_lengths, src_prompt_mask=None, trg=whole,
-            trg_prompt_mask=None, indices=torch.arange(len(whole)), device=torch.device("cpu"),
+            src=theirs(batch.source), src_length=batch.source_lengths, src_prompt_mask=None, trg=target,
+            trg_prompt_mask=None, indices=torch.arange(len(target)), device=torch.device("cpu"),
             pad_index=1, eos_index=3,
         )  # fmt: skip
         batch_of_rows.sort_by_src_length()

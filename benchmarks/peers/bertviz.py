@@ -80,24 +80,24 @@ def scene(tokens: int) -> Scene:
     return Scene("a model", [Sequence("tokens", [f"t{i}" for i in range(tokens)])], attentions)
 
 
-def ours(made: Scene, path: Path, **how: int) -> None:
-    path.write_text(standalone(pack(made, **how), made.title))
+def ours(page_scene: Scene, path: Path, **how: int) -> None:
+    path.write_text(standalone(pack(page_scene, **how), page_scene.title))
 
 
-def theirs(python: str, made: Scene, path: Path) -> None:
+def theirs(python: str, page_scene: Scene, path: Path) -> None:
     weights = path.with_suffix(".npy")
-    np.save(weights, torch.stack([one.look.weights() for one in made.attentions]).numpy())
+    np.save(weights, torch.stack([one.look.weights() for one in page_scene.attentions]).numpy())
     subprocess.run([python, "-c", THEIRS, weights, path], check=True)
     weights.unlink()
 
 
-def opened(browser: Browser, path: Path, ready: str, scripts: Path) -> dict[str, Any]:
+def open_page(browser: Browser, path: Path, ready: str, scripts: Path) -> dict[str, Any]:
     """Seconds until a page is ready, its nodes, and the requests that leave the machine."""
     page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
     outside: list[str] = []
     crashed: list[object] = []
     errors: list[str] = []
-    page.on("crash", lambda gone: crashed.append(gone))
+    page.on("crash", lambda has_crashed: crashed.append(has_crashed))
     page.on("pageerror", lambda fault: errors.append(str(fault)))
     page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
     page.on(
@@ -118,8 +118,8 @@ def opened(browser: Browser, path: Path, ready: str, scripts: Path) -> dict[str,
         nodes = page.evaluate("document.querySelectorAll('*').length")
         return {"seconds": round(seconds, 2), "nodes": nodes, "requests": len(outside)}
     except Error as fault:
-        gone = crashed or "crash" in str(fault).lower() or "closed" in str(fault).lower()
-        why = "the browser's process ended" if gone else f"not ready after {SECONDS} s"
+        has_crashed = crashed or "crash" in str(fault).lower() or "closed" in str(fault).lower()
+        why = "the browser's process ended" if has_crashed else f"not ready after {SECONDS} s"
         return {"failed": why, "requests": len(outside), "errors": errors[:3]}
 
 
@@ -135,7 +135,7 @@ def measured(path: Path, ready: str, scripts: Path) -> dict[str, Any]:
         guard = threading.Thread(target=_limit, args=(done, ended), daemon=True)
         guard.start()
         try:
-            figures = opened(browser, path, ready, scripts)
+            figures = open_page(browser, path, ready, scripts)
             version = browser.version
         finally:
             done.set()
@@ -206,11 +206,15 @@ def main() -> None:
         "pages": {},
     }
     for tokens in options.tokens:
-        made = scene(tokens)
+        page_scene = scene(tokens)
         pages = {
-            "regard": lambda path, made=made: ours(made, path),
-            "regard, every weight": lambda path, made=made: ours(made, path, whole=1 << 40),
-            "bertviz": lambda path, made=made: theirs(options.bertviz, made, path),
+            "regard": lambda path, page_scene=page_scene: ours(page_scene, path),
+            "regard, every weight": lambda path, page_scene=page_scene: ours(
+                page_scene, path, whole=1 << 40
+            ),
+            "bertviz": lambda path, page_scene=page_scene: theirs(
+                options.bertviz, page_scene, path
+            ),
         }
         for name, write in pages.items():
             with TemporaryDirectory() as folder:

@@ -145,7 +145,7 @@ def reported(name: str, command: list[str], seconds: float) -> list[float]:
     )
     rates: list[float] = []
     tail: list[str] = []
-    first = None
+    first_report = None
     assert process.stdout is not None
     try:
         for line in process.stdout:
@@ -153,8 +153,8 @@ def reported(name: str, command: list[str], seconds: float) -> list[float]:
             rate = REPORTS[name].search(line)
             if rate:
                 rates.append(float(rate[1].replace(",", "")))
-                first = first or time.monotonic()
-            if first is not None and time.monotonic() - first > seconds:
+                first_report = first_report or time.monotonic()
+            if first_report is not None and time.monotonic() - first_report > seconds:
                 break
     finally:
         if process.poll() is None:

@@ -78,9 +78,9 @@ class Regard:
     def patterns(self, text: torch.Tensor) -> torch.Tensor:
         import regard
 
-        with regard.watch(self.model) as seen:
+        with regard.watch(self.model) as attentions:
             self.model(text, use_cache=False, **LAST)
-        looks = seen.values()
+        looks = attentions.values()
         return torch.stack(
             [torch.cat([x.entropy(), x.weights([-1])[..., 0, :]], -1) for x in looks]
         )
@@ -93,16 +93,16 @@ class Regard:
         return regard.effects(self.model, text, metric, **options).array()
 
     def patched(
-        self, text: torch.Tensor, other: torch.Tensor, heads: list[tuple[int, int]]
+        self, text: torch.Tensor, source: torch.Tensor, heads: list[tuple[int, int]]
     ) -> torch.Tensor:
         import regard
 
-        with regard.watch(self.model, values=True) as seen:
-            self.model(other, use_cache=False)
+        with regard.watch(self.model, values=True) as attentions:
+            self.model(source, use_cache=False)
         metric = regard.metrics.Difference(TOKEN, OTHER)
         options = {"layers": layers_of(heads), "progress": self.note}
         return regard.effects(
-            self.model, text, metric, edit=regard.edits.From(seen), **options
+            self.model, text, metric, edit=regard.edits.From(attentions), **options
         ).array()
 
     def logits(self, text: torch.Tensor) -> torch.Tensor:
@@ -111,11 +111,13 @@ class Regard:
         norm, unembedding = self.model.model.norm, self.model.lm_head.weight
         scales = []
         hook = norm.register_forward_hook(lambda _, x, y: scales.append((y / x[0])[:, -1]))
-        with regard.watch(self.model, values=True) as seen:
+        with regard.watch(self.model, values=True) as attentions:
             self.model(text, use_cache=False)
         hook.remove()
         direction = (unembedding[TOKEN] - unembedding[OTHER]) * scales[0][0]
-        return torch.stack([seen.readings(name).outputs()[0, :, -1] @ direction for name in seen])
+        return torch.stack(
+            [attentions.readings(name).outputs()[0, :, -1] @ direction for name in attentions]
+        )
 
 
 class TransformerLens:
@@ -156,10 +158,10 @@ class TransformerLens:
         return torch.stack(effects)
 
     def patched(
-        self, text: torch.Tensor, other: torch.Tensor, heads: list[tuple[int, int]]
+        self, text: torch.Tensor, source: torch.Tensor, heads: list[tuple[int, int]]
     ) -> torch.Tensor:
         _, cache = self.bridge.run_with_cache(
-            other, names_filter=lambda name: name.endswith("hook_z")
+            source, names_filter=lambda name: name.endswith("hook_z")
         )
         base = difference(self.bridge(text))
         effects = []
@@ -221,10 +223,10 @@ class NNsight:
         return torch.stack(effects)
 
     def patched(
-        self, text: torch.Tensor, other: torch.Tensor, heads: list[tuple[int, int]]
+        self, text: torch.Tensor, source: torch.Tensor, heads: list[tuple[int, int]]
     ) -> torch.Tensor:
         tracer, width = self.tracer, self.width
-        with tracer.trace(other):
+        with tracer.trace(source):
             outputs = []
             for block in tracer.model.layers:
                 outputs.append(block.self_attn.o_proj.input)  # noqa: PERF401
@@ -286,12 +288,12 @@ def peak() -> int:
 
 def measured(task: Callable[[], torch.Tensor]) -> dict[str, Any]:
     Path("/proc/self/clear_refs").write_text("5")  # begin the peak anew
-    before, start = peak(), time.process_time()
+    base, start = peak(), time.process_time()
     numbers = task()
     seconds = time.process_time() - start
     return {
         "seconds": seconds,
-        "bytes": peak() - before,
+        "bytes": peak() - base,
         "numbers": numbers.detach().double().cpu(),
     }
 
@@ -299,8 +301,8 @@ def measured(task: Callable[[], torch.Tensor]) -> dict[str, Any]:
 def spread(layers: int, heads: int, length: int) -> list[tuple[int, int]]:
     """The heads of (b) and (c): of layers spread evenly, around the middle."""
     count = min(layers, LAYERS.get(length, layers))
-    chosen = [int((place + 0.5) * layers / count) for place in range(count)]
-    return [(layer, head) for layer in chosen for head in range(heads)]
+    places = [int((place + 0.5) * layers / count) for place in range(count)]
+    return [(layer, head) for layer in places for head in range(heads)]
 
 
 @torch.no_grad()
@@ -314,21 +316,22 @@ def run_cell(cell: Cell, folder: str, out: Path) -> None:
     tool = KINDS[cell.tool](model, folder)
     heads = spread(config.num_hidden_layers, config.num_attention_heads, cell.length)
     count = len(heads) if cell.tool == "regard" else PEER_HEADS.get(cell.length, len(heads))
-    chosen = heads[:: len(heads) // count]
+    measured_heads = heads[:: len(heads) // count]
     method, scans = getattr(tool, cell.task), cell.task in SCANS
     for size in (8, cell.length):  # the short one is not counted
         texts = Texts(config.vocab_size, size)
         arguments: list[Any] = [texts.text, *[texts.other] * (cell.task == "patched")]
-        arguments += [heads[:1] if size < cell.length else chosen] * scans
+        arguments += [heads[:1] if size < cell.length else measured_heads] * scans
         tool.times = []
         result = measured(lambda: method(*arguments))  # noqa: B023
-    marginal = result["seconds"] / (len(chosen) + 1)
+    marginal = result["seconds"] / (len(measured_heads) + 1)
     if len(tool.times) > 1:
-        (before, start), *_, (after, end) = tool.times
-        marginal = (end - start) / (after - before)
+        (first_count, start), *_, (last_count, end) = tool.times
+        marginal = (end - start) / (last_count - first_count)
     total = config.num_hidden_layers * config.num_attention_heads
     torch.save(
-        {"heads": heads, "chosen": chosen, "total": total, "marginal": marginal} | result, out
+        {"heads": heads, "chosen": measured_heads, "total": total, "marginal": marginal} | result,
+        out,
     )
 
 

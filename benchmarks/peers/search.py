@@ -120,29 +120,29 @@ def cell(
     encoded = [translator.tokenizers.source.encode(pair.source) for pair in pairs]
     batches = [encoded[i : i + size] for i in range(0, len(encoded), size)]
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
-    said: dict[str, list[str]] = {name: [] for name in engines}
+    translations: dict[str, list[str]] = {name: [] for name in engines}
     seconds = dict.fromkeys(engines, 0.0)
     for batch in batches:
-        taken: dict[str, list[float]] = {name: [] for name in engines}
+        times_by_engine: dict[str, list[float]] = {name: [] for name in engines}
         answers: dict[str, Ids] = {}
         for _ in range(rounds):
             for who, engine in engines.items():
                 start = clock()
                 answers[who] = engine(batch, beam)
-                taken[who].append(clock() - start)
-        for who, times in taken.items():
+                times_by_engine[who].append(clock() - start)
+        for who, times in times_by_engine.items():
             seconds[who] += statistics.median(times)
-            said[who] += [translator.tokenizers.target.decode(ids) for ids in answers[who]]
+            translations[who] += [translator.tokenizers.target.decode(ids) for ids in answers[who]]
     references = [pair.target for pair in pairs]
-    first = said.get("regard")
+    reference = translations.get("regard")
     return {
         who: {
             "sentences_per_second": len(pairs) / seconds[who],
             "bleu": measure(texts, references, measures=["bleu"]).bleu or 0.0,
-            "same": sum(map(str.__eq__, texts, first)) / len(texts) if first else 0.0,
+            "same": sum(map(str.__eq__, texts, reference)) / len(texts) if reference else 0.0,
             "rounds": rounds,
         }
-        for who, texts in said.items()
+        for who, texts in translations.items()
     }
 
 
@@ -154,14 +154,14 @@ def plot(results: dict[str, Any], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     cells = results["cells"]
-    drawn = [who for who in ENGINES if all(who in cell for cell in cells.values())]
+    names = [who for who in ENGINES if all(who in cell for cell in cells.values())]
     figure, axes = plt.subplots(figsize=(9, 3.8), layout="constrained")
-    for i, who in enumerate(drawn):
+    for i, who in enumerate(names):
         rates = [cells[name][who]["sentences_per_second"] for name in cells]
-        least = [cells[name]["hugging face"]["sentences_per_second"] for name in cells]
-        heights = [rate / base for rate, base in zip(rates, least, strict=True)]
-        step = 0.85 / len(drawn)
-        places = [k + (i - (len(drawn) - 1) / 2) * step for k in range(len(cells))]
+        bases = [cells[name]["hugging face"]["sentences_per_second"] for name in cells]
+        heights = [rate / base for rate, base in zip(rates, bases, strict=True)]
+        step = 0.85 / len(names)
+        places = [k + (i - (len(names) - 1) / 2) * step for k in range(len(cells))]
         bars = axes.bar(places, heights, 0.95 * step, label=who)
         axes.bar_label(bars, [f"{rate:.0f}" for rate in rates], fontsize=7, padding=1)
     titles = {

@@ -52,11 +52,11 @@ def sizes(program, vocabulary):
 
 
 if __name__ == "__main__":
-    found = {}
+    results = {}
     for name, (program, vocabulary) in EXAMPLES.items():
         try:
-            found[name] = sizes(program, vocabulary)
+            results[name] = sizes(program, vocabulary)
         except Exception as fault:  # a refusal is part of the result
-            found[name] = {"refused": f"{type(fault).__name__}: {fault}"}
+            results[name] = {"refused": f"{type(fault).__name__}: {fault}"}
     version = importlib.metadata.version("tracr-pypi")
-    print(json.dumps({"tracr": version, "length": LENGTH, "examples": found}, indent=2))
+    print(json.dumps({"tracr": version, "length": LENGTH, "examples": results}, indent=2))

@@ -76,8 +76,8 @@ def main() -> None:
     size = len(tokenizers.target)
     torch.manual_seed(0)
     steps = (recurrent if options.recurrent else transformers)(configuration, size, options.joeynmt)
-    held = json.loads(options.out.read_text())["training steps"] if options.more else {}
-    rates: dict[str, list[float]] = {name: held[name]["each"] if held else [] for name in steps}
+    stored = json.loads(options.out.read_text())["training steps"] if options.more else {}
+    rates: dict[str, list[float]] = {name: stored[name]["each"] if stored else [] for name in steps}
     losses: dict[str, float] = {}
     done = len(rates["regard"])
     for number in range(options.steps + 1):

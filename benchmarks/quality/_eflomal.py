@@ -30,11 +30,11 @@ def align(program: str, pairs: Sequence[tuple[Words, Words]]) -> list[set[Link]]
         )
         command = [program, "-i", str(text), "-f", str(forward), "-r", str(backward)]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-        both = list(zip(read_links(forward), read_links(backward), strict=True))
+        directions = list(zip(read_links(forward), read_links(backward), strict=True))
     linked: list[set[Link]] = [set() for _ in pairs]
-    for number, (one, other) in zip(full, both, strict=True):
+    for number, (forward_links, backward_links) in zip(full, directions, strict=True):
         source, target = cut[number]
-        links = grow_diagonal(one, other)
+        links = grow_diagonal(forward_links, backward_links)
         linked[number] = {(source[i][0], target[j][0]) for i, j in links}
     return linked
 

@@ -23,11 +23,11 @@ def settings(**changed: object) -> list[str]:
 
 def train(configuration: str, run: Path, *options: str) -> Path:
     """The run in a folder, trained to its end; what was interrupted goes on."""
-    what = [configuration, "--run", str(run), *options]
+    arguments = [configuration, "--run", str(run), *options]
     if (run / "config.toml").exists():
         where = options.index("--data") if "--data" in options else len(options)
-        what = [str(run), "--resume", *options[where : where + 2]]
-    subprocess.run([sys.executable, "-m", "regard", "train", *what], check=True)
+        arguments = [str(run), "--resume", *options[where : where + 2]]
+    subprocess.run([sys.executable, "-m", "regard", "train", *arguments], check=True)
     return run
 
 
@@ -62,12 +62,14 @@ def train_to(steps: int, configuration: str, run: Path, *options: str) -> Path:
 def pace(run: Path) -> float:
     """Seconds a step, by the end of a run: its beginning may have compiled loops."""
     lines = (json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines())
-    last = [line for line in lines if line["kind"] == "step"][-1]
+    report = [line for line in lines if line["kind"] == "step"][-1]
     state = progress(run)
-    return float(state["target_tokens"] / state["step"] / last["tokens_per_second"])
+    return float(state["target_tokens"] / state["step"] / report["tokens_per_second"])
 
 
 def progress(run: Path) -> dict[str, Any]:
     """Steps, seconds and target tokens a finished run took, by its newest checkpoint."""
-    every = [json.loads(path.read_text()) for path in (run / "checkpoints").glob("*/progress.json")]
-    return max(every, key=lambda found: found["step"])
+    records = [
+        json.loads(path.read_text()) for path in (run / "checkpoints").glob("*/progress.json")
+    ]
+    return max(records, key=lambda record: record["step"])

@@ -74,7 +74,7 @@ PUBLISHED = {
 Pairs = list[tuple[list[str], list[str]]]
 
 
-def joined(golds: Sequence[Gold]) -> Gold:
+def join(golds: Sequence[Gold]) -> Gold:
     """Several files as one set."""
     sure = [links for gold in golds for links in gold.sure]
     possible = [links for gold in golds for links in gold.possible]
@@ -127,8 +127,8 @@ def ours(
         begin = time.process_time()
         text = adapt(pairs, seed=seed)
         if translator:
-            opened = Translator.open(translator)
-            text = text.attended(opened.model, opened.tokenizers)
+            opened_translator = Translator.open(translator)
+            text = text.attended(opened_translator.model, opened_translator.tokenizers)
         aligned = iter(list(text.aligned()))
         seconds = time.process_time() - begin
         for gold, run in zip(golds, runs, strict=True):
@@ -207,15 +207,15 @@ def tables(data: Path, options: argparse.Namespace, results: Results) -> None:
     roman, hidden = "Romanian-English", "target letters enciphered"
     add(f"alone, {hidden}", [roman], [golds[roman]], enciphered(words[roman]))
     french = [golds[name] for name in FRENCH]
-    both = [pair for name in FRENCH for pair in words[name]]
-    both += read_gold(data / TRIAL).words or []
-    both += [
+    all_words = [pair for name in FRENCH for pair in words[name]]
+    all_words += read_gold(data / TRIAL).words or []
+    all_words += [
         (target, source) for file in ALIBI for source, target in read_gold(data / file).words or []
     ]
-    add(f"together, {hidden}", FRENCH, french, enciphered(both))
-    add("together", FRENCH, french, both)
+    add(f"together, {hidden}", FRENCH, french, enciphered(all_words))
+    add("together", FRENCH, french, all_words)
     for name, files in HELD_OUT.items() if options.held_out else ():
-        gold = joined([read_gold(data / file) for file in files])
+        gold = join([read_gold(data / file) for file in files])
         pairs = gold.words or []
         add("held out, alone", [name], [gold], pairs)
         add("held out, alone", [f"{name}, {hidden}"], [gold], enciphered(pairs))
@@ -255,11 +255,11 @@ def with_corpora(data: Path, program: str) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for name, corpus in CORPORA.items():
         gold = read_gold(data / DEVELOPMENT[name])
-        asked = gold.words or []
+        gold_pairs = gold.words or []
         pairs = read_pairs(Tsv(data / corpus)).pairs
-        known = [(pair.source.split(), pair.target.split()) for pair in pairs]
-        links = align(program, [*known, *asked])[-len(asked) :]
-        diagonal = [diagonal_links(len(source), len(target)) for source, target in asked]
+        corpus_pairs = [(pair.source.split(), pair.target.split()) for pair in pairs]
+        links = align(program, [*corpus_pairs, *gold_pairs])[-len(gold_pairs) :]
+        diagonal = [diagonal_links(len(source), len(target)) for source, target in gold_pairs]
         table[name] = {
             "sentences": len(gold),
             "diagonal": scores(diagonal, gold),

@@ -43,9 +43,9 @@ VARIANTS = {
 }
 
 
-def quality(run: Path, part: str) -> dict[str, float | None]:
+def quality(run: Path, split: str) -> dict[str, float | None]:
     """BLEU, chrF and exact matches on the valid or test file."""
-    file = Path(os.environ["REGARD_DATA"]) / "tatoeba-spa-eng" / f"{part}.tsv"
+    file = Path(os.environ["REGARD_DATA"]) / "tatoeba-spa-eng" / f"{split}.tsv"
     pairs = read_pairs(Tsv(file, source_column=1, target_column=0)).pairs
     translations = Translator.open(run).translate([pair.source for pair in pairs])
     scores = measure(
@@ -67,15 +67,15 @@ def main() -> None:
     options = parser.parse_args()
     table: list[dict[str, Any]] = []
     for name in options.only:
-        chosen: dict[str, object] = {
+        changes: dict[str, object] = {
             f"model__{key}": value for key, value in VARIANTS[name].items()
         }
         place = options.runs / name.replace(", ", "-").replace(" ", "-")
-        chosen |= {"model__decoder_width": 512, "training__threads": options.threads}
+        changes |= {"model__decoder_width": 512, "training__threads": options.threads}
         if options.steps:
-            run = train_to(options.steps, str(CONFIGURATION), place, *settings(**chosen))
+            run = train_to(options.steps, str(CONFIGURATION), place, *settings(**changes))
         else:
-            run = train_for(options.minutes, str(CONFIGURATION), place, *settings(**chosen))
+            run = train_for(options.minutes, str(CONFIGURATION), place, *settings(**changes))
         took = progress(run)
         table.append(
             {

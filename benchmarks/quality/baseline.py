@@ -67,9 +67,9 @@ model:
 TOTAL_TOKENS = "import sys, torch; print(torch.load(sys.argv[1], weights_only=False)['stats_state']['total_tokens'])"
 
 
-def corpus(part: str, lines: int | None = None) -> list[Pair]:
+def corpus(split: str, lines: int | None = None) -> list[Pair]:
     """The pairs of a file, or so many of them: evenly, since it is sorted by length."""
-    file = Path(os.environ["REGARD_DATA"]) / "tatoeba-spa-eng" / f"{part}.tsv"
+    file = Path(os.environ["REGARD_DATA"]) / "tatoeba-spa-eng" / f"{split}.tsv"
     pairs = list(read_pairs(Tsv(file, source_column=1, target_column=0)).pairs)
     return pairs[:: max(1, len(pairs) // lines)] if lines else pairs
 
@@ -115,11 +115,11 @@ def prepare(folder: Path, steps: int, lines: int | None) -> None:
     """Their folder of text, with the tokenizer of our run."""
     import sentencepiece
 
-    for part, count in (("train", None), ("valid", VALIDATED), ("test", lines)):
-        pairs = corpus(part, count)
+    for split, count in (("train", None), ("valid", VALIDATED), ("test", lines)):
+        pairs = corpus(split, count)
         for side, language in (("source", "es"), ("target", "en")):
             lines = "".join(getattr(pair, side) + "\n" for pair in pairs)
-            (folder / f"{part}.{language}").write_text(lines, encoding="utf-8")
+            (folder / f"{split}.{language}").write_text(lines, encoding="utf-8")
     model = (folder / "regard" / "tokenizer.model").read_bytes()
     (folder / "pieces.model").write_bytes(model)
     pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -144,12 +144,12 @@ def theirs(folder: Path, steps: int, lines: int | None, python: str) -> dict[str
     command = [python, "-m", "joeynmt"]
     yaml = str(folder / "joeynmt.yaml")
     if not list((folder / "joeynmt").glob("*.ckpt")):
-        begun = time.monotonic()
+        start = time.monotonic()
         subprocess.run([*command, "train", yaml, "--skip-test"], check=True)
-        (folder / "joeynmt" / "seconds").write_text(str(time.monotonic() - begun))
-    written = folder / "joeynmt" / "found"
-    if not written.with_suffix(".test").exists():
-        subprocess.run([*command, "test", yaml, "--output-path", str(written)], check=True)
+        (folder / "joeynmt" / "seconds").write_text(str(time.monotonic() - start))
+    stored = folder / "joeynmt" / "found"
+    if not stored.with_suffix(".test").exists():
+        subprocess.run([*command, "test", yaml, "--output-path", str(stored)], check=True)
     checkpoint = max((folder / "joeynmt").glob("*.ckpt"), key=lambda path: path.stat().st_mtime)
     counted = subprocess.run(
         [python, "-c", TOTAL_TOKENS, str(checkpoint)], capture_output=True, text=True, check=True
@@ -159,7 +159,7 @@ def theirs(folder: Path, steps: int, lines: int | None, python: str) -> dict[str
         "target_tokens": int(counted.stdout),
         "minutes": float((folder / "joeynmt" / "seconds").read_text()) / 60,
         "test": scores(
-            written.with_suffix(".test").read_text(encoding="utf-8").splitlines(),
+            stored.with_suffix(".test").read_text(encoding="utf-8").splitlines(),
             corpus("test", lines),
         ),
     }

@@ -36,9 +36,9 @@ GOLD = {
 }
 
 
-def told(chosen: Chosen) -> dict[str, Any]:
+def described(selection: Chosen) -> dict[str, Any]:
     table: dict[str, dict[str, float]] = {}
-    for each in chosen.tried:
+    for each in selection.tried:
         choice = each.choice
         if choice.method != "argmax":
             continue
@@ -48,9 +48,11 @@ def told(chosen: Chosen) -> dict[str, Any]:
         row["balanced" if choice.balanced else "as it is"] = each.scores.aer
     return {
         "by head": table,
-        "diagonal": chosen.diagonal.aer,
-        "best": {"choice": str(chosen.best.choice), "aer": chosen.best.scores.aer},
-        "chosen on one half, measured on the other": [each.scores.aer for each in chosen.crossed],
+        "diagonal": selection.diagonal.aer,
+        "best": {"choice": str(selection.best.choice), "aer": selection.best.scores.aer},
+        "chosen on one half, measured on the other": [
+            each.scores.aer for each in selection.crossed
+        ],
     }
 
 
@@ -67,9 +69,9 @@ def main() -> None:
             gold = read_gold(Path(os.environ["REGARD_DATA"]) / file)
             gold = gold.flipped() if flip else gold
             attentions = word_attentions(translator.model, translator.tokenizers, gold.words or [])
-            here = told(choose(attentions, gold))
-            table[f"{Path(model).name} on {name}"] = here
-            print(Path(model).name, name, {k: v for k, v in here.items() if k != "by head"})
+            ours = described(choose(attentions, gold))
+            table[f"{Path(model).name} on {name}"] = ours
+            print(Path(model).name, name, {k: v for k, v in ours.items() if k != "by head"})
     if options.out:
         write(options.out, {"table": table})
 

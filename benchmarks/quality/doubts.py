@@ -81,7 +81,7 @@ def main() -> None:
     language = Doubts.learn(train, valid).language
     assert language is not None
     french = read_aligned(Tsv(data / "tatoeba-fra-eng" / "valid.tsv", 1, 0))
-    others = {
+    samples = {
         "Spanish, Tatoeba's validation text": [pair.source for pair in valid],
         "the same in capitals": [pair.source.upper() for pair in valid],
         "Spanish, FLORES": list(read_lines(data / "flores-es-en" / "flores-dev.es")),
@@ -91,7 +91,7 @@ def main() -> None:
     }
     results["other_language"] = {
         name: float(np.mean([any(language.reasons(text)) for text in texts]))
-        for name, texts in others.items()
+        for name, texts in samples.items()
     }
     print(results["other_language"])
     if lines is None:

@@ -186,10 +186,10 @@ class Bench:
             for source, text in zip(sources, texts, strict=True)
             for span in _SPAN.findall(source)
         ]
-        kept = sum(span in text for span, text in spans)
+        kept_spans = sum(span in text for span, text in spans)
         return {
             "bleu": bleu(texts, references), "copying": bleu(sources, references),
-            "spans": len(spans), "spans_kept": round(100 * kept / max(1, len(spans)), 1),
+            "spans": len(spans), "spans_kept": round(100 * kept_spans / max(1, len(spans)), 1),
         }  # fmt: skip
 
     def added(self) -> dict[str, Any]:
@@ -199,8 +199,8 @@ class Bench:
         clean = self.texts([pair.source for pair in lines])
         results: dict[str, Any] = {"as they are": bleu(clean, references)}
         for name, text in ADDED.items():
-            changed = [add(pair.source, text, random) for pair in lines]
-            translations = self.texts(changed)
+            noisy = [add(pair.source, text, random) for pair in lines]
+            translations = self.texts(noisy)
             halves = [half.strip() for half in text.split("|")]
             bare = [strip(translation, halves) for translation in translations]
             once = [
@@ -208,7 +208,7 @@ class Bench:
             ]
             placed = [
                 good and in_place(source, translation, halves)
-                for good, source, translation in zip(once, changed, translations, strict=True)
+                for good, source, translation in zip(once, noisy, translations, strict=True)
             ]
             results[name] = {
                 "bleu": bleu(bare, references),
@@ -304,14 +304,14 @@ class Bench:
         return results
 
     def invented(self) -> dict[str, Any]:
-        known = set(map(str.lower, self._language()))
+        vocabulary = set(map(str.lower, self._language()))
         strange_lines, unmarked, examples = 0, 0, []
         for translation in self._all():
             source = set(map(str.lower, WORD.findall(translation.source)))
             strange = [
                 word
                 for word in WORD.findall(translation.text)
-                if word.lower() not in known | source
+                if word.lower() not in vocabulary | source
             ]
             strange_lines += bool(strange)
             unmarked += bool(strange) and not translation.doubts
@@ -366,18 +366,18 @@ class Bench:
             ]
             words = [pair for pair in words if all(map(str.islower, pair))]
             terms.append(max(words, key=longest) if words else None)
-        wanted = [term and term[1] for term in terms]
-        swapped = [target for target in wanted if target]
+        targets = [term and term[1] for term in terms]
+        swapped = [target for target in targets if target]
         Random(SEED).shuffle(swapped)
-        others = iter(swapped)
-        unexpected = [term and (term[0], next(others)) for term in terms]
-        changed = [
+        new_targets = iter(swapped)
+        unexpected = [term and (term[0], next(new_targets)) for term in terms]
+        new_references = [
             text if old is None else text.replace(old, new[1])
-            for text, old, new in zip(references, wanted, unexpected, strict=True)
+            for text, old, new in zip(references, targets, unexpected, strict=True)
         ]
         return {
             "listed": self._ways(sources, references, terms),
-            "unexpected": self._ways(sources, changed, unexpected),
+            "unexpected": self._ways(sources, new_references, unexpected),
         }
 
     def _ways(
@@ -410,14 +410,14 @@ class Bench:
                     for source, glossary in zip(sources, used or repeat(None), strict=False)
                 ]
             seconds = time.process_time() - begin
-            wanted = [
+            expected = [
                 (text, match.term.target)
                 for text, source, glossary in zip(texts, sources, glossaries, strict=True)
                 for match in glossary.matches(source)[0]
             ]
             results[name] = {
-                "placed": sum(has(text, target) for text, target in wanted),
-                "of": len(wanted),
+                "placed": sum(has(text, target) for text, target in expected),
+                "of": len(expected),
                 "bleu": bleu(texts, references),
                 "chrf": round(CHRF().corpus_score(texts, [references]).score, 2),
                 "seconds": round(seconds, 1),
@@ -507,8 +507,8 @@ def plain(text: str) -> str:
     return " ".join(re.findall(r"[^\W_]+(?:['’][^\W_]+)*", text.lower()))
 
 
-def has(text: str, wanted: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", text) is not None
+def has(text: str, term: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(term)}(?!\w)", text) is not None
 
 
 def title(text: str) -> str:

@@ -49,9 +49,9 @@ class Case:
     columns: tuple[int, int]
     gold: dict[str, tuple[str, bool]]
 
-    def file(self, part: str) -> Tsv:
+    def file(self, split: str) -> Tsv:
         folder = Path(os.environ["REGARD_DATA"]) / self.corpus
-        return Tsv(folder / f"{part}.tsv", *self.columns)
+        return Tsv(folder / f"{split}.tsv", *self.columns)
 
     def links(self) -> dict[str, Gold]:
         data = Path(os.environ["REGARD_DATA"])
@@ -82,9 +82,9 @@ def prepare(case: Case, folder: Path, program: str, words: str) -> None:
     """The corpus, and beside it the links of its training pairs."""
     corpus = folder / case.corpus
     corpus.mkdir(parents=True, exist_ok=True)
-    for part in ("train", "valid"):
-        if not (corpus / f"{part}.tsv").exists():
-            (corpus / f"{part}.tsv").symlink_to(case.file(part).path.resolve())
+    for split in ("train", "valid"):
+        if not (corpus / f"{split}.tsv").exists():
+            (corpus / f"{split}.tsv").symlink_to(case.file(split).path.resolve())
     links = corpus / "train.links"
     if not links.exists():
         cut = partial(split_words, marks=words == "marks")
@@ -96,7 +96,7 @@ def prepare(case: Case, folder: Path, program: str, words: str) -> None:
 
 def trained(case: Case, name: str, options: argparse.Namespace) -> Path:
     """The model after some more steps."""
-    chosen = settings(
+    changes = settings(
         training__max_steps=options.steps,
         training__optimiser="adam",
         training__batch_tokens=1024,
@@ -106,7 +106,7 @@ def trained(case: Case, name: str, options: argparse.Namespace) -> Path:
         training__threads=options.threads,
     )
     if name == "guided":
-        chosen += settings(
+        changes += settings(
             data__train__links=f"{case.corpus}/train.links",
             training__guide__layer=LAYER,
             training__guide__head=HEAD,
@@ -115,7 +115,7 @@ def trained(case: Case, name: str, options: argparse.Namespace) -> Path:
             training__guide__weight=options.weight,
         )
     start = ["--from", options.start, "--data", str(options.runs)]
-    return train(case.configuration, options.runs / name, *start, *chosen)
+    return train(case.configuration, options.runs / name, *start, *changes)
 
 
 def scores(case: Case, model: str | Path, choice: Choice) -> dict[str, Any]:

@@ -35,28 +35,30 @@ BUCKETS = (5, 10, 15, 20, 25, 30, 40, 50)
 AT_LEAST = 200
 
 
-def joined(pairs: list[Pair], draw: np.random.Generator, passes: int = 1) -> list[Pair]:
+def join(pairs: list[Pair], draw: np.random.Generator, passes: int = 1) -> list[Pair]:
     """Sentences in a random order, one to six at a time: each is used once a pass."""
-    made = []
+    joined_pairs = []
     for _ in range(passes):
         order = list(draw.permutation(len(pairs)))
         while order:
             count = int(draw.integers(1, JOINED + 1))
-            taken, order = [pairs[i] for i in order[:count]], order[count:]
-            made.append(Pair(" ".join(p.source for p in taken), " ".join(p.target for p in taken)))
-    return made
+            group, order = [pairs[i] for i in order[:count]], order[count:]
+            joined_pairs.append(
+                Pair(" ".join(p.source for p in group), " ".join(p.target for p in group))
+            )
+    return joined_pairs
 
 
 def corpus(folder: Path) -> None:
     """train.tsv, valid.tsv and test.tsv of joined sentences."""
-    for seed, part in enumerate(("train", "valid", "test")):
-        source = Path(os.environ["REGARD_DATA"]) / "tatoeba-spa-eng" / f"{part}.tsv"
+    for seed, split in enumerate(("train", "valid", "test")):
+        source = Path(os.environ["REGARD_DATA"]) / "tatoeba-spa-eng" / f"{split}.tsv"
         pairs = read_pairs(Tsv(source, source_column=1, target_column=0)).pairs
         # One pass over the test file is 570 lines: more, in other company, fill the buckets.
-        passes = 1 if part != "test" else 1 + TEST_LINES * (JOINED + 1) // (2 * len(pairs))
-        made = joined(pairs, np.random.default_rng(seed), passes)
-        text = "".join(f"{pair.source}\t{pair.target}\n" for pair in made)
-        (folder / f"{part}.tsv").write_text(text, encoding="utf-8")
+        passes = 1 if split != "test" else 1 + TEST_LINES * (JOINED + 1) // (2 * len(pairs))
+        joined_pairs = join(pairs, np.random.default_rng(seed), passes)
+        text = "".join(f"{pair.source}\t{pair.target}\n" for pair in joined_pairs)
+        (folder / f"{split}.tsv").write_text(text, encoding="utf-8")
 
 
 def by_length(run: Path, test: Path) -> list[dict[str, Any]]:
@@ -106,7 +108,7 @@ def main() -> None:
     if not (options.runs / "test.tsv").exists():
         corpus(options.runs)
     table: dict[str, Any] = {}
-    for name, chosen in (("attention", "bahdanau"), ("fixed vector", "none")):
+    for name, attention in (("attention", "bahdanau"), ("fixed vector", "none")):
         run = train_for(
             options.minutes,
             str(CONFIGURATION),
@@ -117,7 +119,7 @@ def main() -> None:
                 data__valid__tsv="valid.tsv",
                 data__source_column=0,
                 data__target_column=1,
-                model__attention=chosen,
+                model__attention=attention,
                 training__threads=options.threads,
             ),
         )

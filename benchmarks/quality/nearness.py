@@ -100,7 +100,7 @@ def main() -> None:
     rows_of = {
         cell: np.flatnonzero([at == cell for at in cells["valid"]]) for cell in cells["test"]
     }
-    drawn = [
+    sample = [
         scores.of(
             np.array([random.choice(rows_of[at]) for at in cells["test"] if len(rows_of[at])])
         )
@@ -117,7 +117,7 @@ def main() -> None:
             "bleu": round(scores.of(repeated), 1),
             "sentences": len(repeated),
         },
-        "drawn as the test file": round(float(np.mean(drawn)), 2),
+        "drawn as the test file": round(float(np.mean(sample)), 2),
         "targets with 0.6 or more in common": {
             name: round(100 * float((values[:, 1] >= 0.6).mean()), 1)
             for name, values in nearest.items()

@@ -59,8 +59,8 @@ def measured(run: Path) -> dict[str, Any]:
         ],
         "the validation file": pairs,
     }
-    for name, taken in more.items():
-        rows[name] = {"bleu": robustness.bleu(translator, taken, False), "lines": len(taken)}
+    for name, row in more.items():
+        rows[name] = {"bleu": robustness.bleu(translator, row, False), "lines": len(row)}
     return {"bleu": rows, "copied": robustness.templates(translator)}
 
 
@@ -75,8 +75,8 @@ def main() -> None:
     table: dict[str, Any] = {}
     for name in options.only:
         off = {f"data__noise__{each}": 0 for each in LACKING[name]}
-        chosen = {**SIZES, **off, "training__threads": options.threads}
-        run = train_to(options.steps, CONFIGURATION, options.runs / name, *settings(**chosen))
+        changes = {**SIZES, **off, "training__threads": options.threads}
+        run = train_to(options.steps, CONFIGURATION, options.runs / name, *settings(**changes))
         print(f"with {name}" if name in ("all", "none") else f"without {name}", flush=True)
         table[name] = {"target_tokens": progress(run)["target_tokens"], **measured(run)}
     if options.out:

@@ -64,20 +64,20 @@ def bleu(texts: Sequence[str], pairs: Sequence[Pair]) -> float:
 def regard(folder: Path, seed: int, threads: int, steps: int | None) -> dict[str, Any]:
     """The command as a user gives it. Its curve is read from the run folder while it trains."""
     curve: list[list[float]] = []
-    run, begun = folder / f"regard-{seed}", time.monotonic()
-    chosen = settings(seed=seed, training__threads=threads)
+    run, start = folder / f"regard-{seed}", time.monotonic()
+    changes = settings(seed=seed, training__threads=threads)
     if steps:  # with three validations, as the configuration has them
-        chosen += settings(training__max_steps=steps, training__validate_every=-(-steps // 3))
-    command = [sys.executable, "-m", "regard", "train", CONFIGURATION, "--run", str(run), *chosen]
+        changes += settings(training__max_steps=steps, training__validate_every=-(-steps // 3))
+    command = [sys.executable, "-m", "regard", "train", CONFIGURATION, "--run", str(run), *changes]
     process = subprocess.Popen(command)
     while process.poll() is None:
         time.sleep(1)
         metrics = run / "metrics.jsonl"
         lines = metrics.read_text().split("\n")[:-1] if metrics.exists() else []
         scores = [each["bleu"] for each in map(json.loads, lines) if each["kind"] == "validation"]
-        minutes = (time.monotonic() - begun) / 60
+        minutes = (time.monotonic() - start) / 60
         curve += [[minutes, each] for each in scores[len(curve) :]]
-    minutes = (time.monotonic() - begun) / 60
+    minutes = (time.monotonic() - start) / 60
     if process.returncode:
         raise SystemExit(f"regard train ended with {process.returncode}")
     translator = Translator.open(run)
@@ -98,7 +98,7 @@ def regard(folder: Path, seed: int, threads: int, steps: int | None) -> dict[str
 
 
 def marian(seed: int, threads: int, limit: float) -> dict[str, Any]:
-    begun = time.monotonic()
+    start = time.monotonic()
     torch.set_num_threads(threads)
     plain = settings(
         seed=seed,
@@ -116,7 +116,7 @@ def marian(seed: int, threads: int, limit: float) -> dict[str, Any]:
     entropy = nn.CrossEntropyLoss(ignore_index=PAD, label_smoothing=SMOOTHING)
     epoch = number = steps = tokens = 0
     curve: list[list[float]] = []
-    while (minutes := (time.monotonic() - begun) / 60) < limit:
+    while (minutes := (time.monotonic() - start) / 60) < limit:
         if number == epochs.batches(epoch):
             epoch, number = epoch + 1, 0
         batch = epochs.part(epoch, number).batch
@@ -136,10 +136,10 @@ def marian(seed: int, threads: int, limit: float) -> dict[str, Any]:
                 flush=True,
             )
         if minutes > EVERY * (len(curve) + 1):
-            found = bleu(generated(model, tokenizers, sample, 1), sample)
-            curve.append([(time.monotonic() - begun) / 60, found])
-            print(f"marian: BLEU {found:.2f}", flush=True)
-    minutes = (time.monotonic() - begun) / 60
+            score = bleu(generated(model, tokenizers, sample, 1), sample)
+            curve.append([(time.monotonic() - start) / 60, score])
+            print(f"marian: BLEU {score:.2f}", flush=True)
+    minutes = (time.monotonic() - start) / 60
     texts = generated(model, tokenizers, data.valid, 5)
     return {
         "minutes": minutes,
@@ -184,8 +184,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     memory.keep()  # for both, as regard train does it
-    held = options.out is not None and options.out.exists()
-    table = json.loads(options.out.read_text())["table"] if held else {}
+    is_stored = options.out is not None and options.out.exists()
+    table = json.loads(options.out.read_text())["table"] if is_stored else {}
     for seed in options.seeds:
         for name in options.only:
             if f"{name} {seed}" in table:

@@ -107,8 +107,8 @@ def main() -> None:
         print(results)
         if options.out:
             stored = json.loads(options.out.read_text())
-            kept = {key: stored[key] for key in stored if key not in ("machine", "earlier")}
-            write(options.out, {**kept, **results}, keeps=options.out)
+            sections = {key: stored[key] for key in stored if key not in ("machine", "earlier")}
+            write(options.out, {**sections, **results}, keeps=options.out)
         return
     start = time.process_time()
     remember(translator, train, options.folder)

@@ -87,18 +87,20 @@ def number(kind: str, source: str, target: str, random: Random) -> Number:
     """One number of a kind."""
     year = str(random.randint(1500, 2050))
     hour, minute = random.randint(1, 12), random.randrange(60)
-    (own, own_thousands), (other, other_thousands) = MARKS[source], MARKS[target]
+    (mark, thousands), (target_mark, target_thousands) = MARKS[source], MARKS[target]
     if kind == "full date":
         day, month = str(random.randint(1, 28)), random.randrange(12)
         months = [MONTHS[language][month] for language in (source, target)]
         written = DATE[source].format(day=day, month=months[0], year=year)
         return Number(written, (day, months[1], year))
     if kind == "decimal":
-        whole, part = random.randint(0, 99), random.randint(1, 99)
-        return Number(f"{whole}{own}{part}", (f"{whole}{other}{part}",))
+        units, fraction = random.randint(0, 99), random.randint(1, 99)
+        return Number(f"{units}{mark}{fraction}", (f"{units}{target_mark}{fraction}",))
     if kind == "thousands":
-        whole, part = random.randint(1, 999), random.randrange(1000)
-        return Number(f"{whole}{own_thousands}{part:03}", (f"{whole}{other_thousands}{part:03}",))
+        units, fraction = random.randint(1, 999), random.randrange(1000)
+        return Number(
+            f"{units}{thousands}{fraction:03}", (f"{units}{target_thousands}{fraction:03}",)
+        )
     same: dict[str, Callable[[], str]] = {
         "telephone": lambda: random.choice("{}-{}-{} {}.{}.{}".split()).format(*random.choices(range(100, 999), k=3)),
         "short date": lambda: f"{random.randint(1, 28)}/{random.randint(1, 12)}/{year}",
@@ -112,9 +114,9 @@ def number(kind: str, source: str, target: str, random: Random) -> Number:
     return Number(text, (text,))
 
 
-def has(text: str, wanted: str) -> bool:
+def has(text: str, term: str) -> bool:
     """Whether a translation has a name or number: as a whole, and not as a part of another."""
-    return re.search(rf"(?<![\w]){re.escape(wanted)}(?![\w]|[.,:/-]\d)", text) is not None
+    return re.search(rf"(?<![\w]){re.escape(term)}(?![\w]|[.,:/-]\d)", text) is not None
 
 
 def counted(translator: Translator, frames: Sequence[tuple[str, Number]]) -> dict[str, Any]:
@@ -133,8 +135,8 @@ def counted(translator: Translator, frames: Sequence[tuple[str, Number]]) -> dic
     return {"right": sum(right), "of": len(frames), "wrong": wrong[:5]}
 
 
-def bleu(translator: Translator, pairs: Sequence[Pair], whole: bool) -> float:
-    translations = translator.translate([pair.source for pair in pairs], whole_lines=whole)
+def bleu(translator: Translator, pairs: Sequence[Pair], whole_lines: bool) -> float:
+    translations = translator.translate([pair.source for pair in pairs], whole_lines=whole_lines)
     texts = [one.text for one in translations], [pair.target for pair in pairs]
     return round(measure(*texts, measures=["bleu"]).bleu or 0.0, 2)
 
@@ -144,16 +146,16 @@ def table(translator: Translator, pairs: Sequence[Pair], sentences: int) -> dict
     random = Random(SEED)
     lines = random.sample(pairs, min(sentences, len(pairs)))
 
-    def changed(change: Callable[[str], str]) -> list[Pair]:
+    def with_sources(change: Callable[[str], str]) -> list[Pair]:
         return [pair._replace(source=change(pair.source)) for pair in lines]
 
     rows: dict[str, list[Pair]] = {
         "as they are": lines,
         "UPPER CASE": [Pair(pair.source.upper(), pair.target.upper()) for pair in lines],
-        "lower case": changed(str.lower),
-        "no accents": changed(without_accents),
-        "one typing error": changed(lambda text: mistyped(text, random)),
-        "no final mark": changed(without_marks),
+        "lower case": with_sources(str.lower),
+        "no accents": with_sources(without_accents),
+        "one typing error": with_sources(lambda text: mistyped(text, random)),
+        "no final mark": with_sources(without_marks),
     }
     for count in (2, 3, 4, 8):
         groups = [lines[at : at + count] for at in range(0, len(lines) - count + 1, count)]
@@ -161,14 +163,14 @@ def table(translator: Translator, pairs: Sequence[Pair], sentences: int) -> dict
             Pair(" ".join(p.source for p in group), " ".join(p.target for p in group))
             for group in groups
         ]
-    for name, least, most in (("13 to 16 words", 13, 16), ("17 words and more", 17, 10**6)):
-        rows[name] = [pair for pair in pairs if least <= len(pair.source.split()) <= most]
+    for name, shortest, longest in (("13 to 16 words", 13, 16), ("17 words and more", 17, 10**6)):
+        rows[name] = [pair for pair in pairs if shortest <= len(pair.source.split()) <= longest]
     results: dict[str, Any] = {}
-    for name, taken in rows.items():
-        if taken:
-            found = bleu(translator, taken, name.endswith(WHOLE))
-            results[name] = {"bleu": found, "lines": len(taken)}
-            print(f"{name:24} {results[name]['bleu']:6.2f} BLEU of {len(taken)} lines", flush=True)
+    for name, row in rows.items():
+        if row:
+            score = bleu(translator, row, name.endswith(WHOLE))
+            results[name] = {"bleu": score, "lines": len(row)}
+            print(f"{name:24} {results[name]['bleu']:6.2f} BLEU of {len(row)} lines", flush=True)
     return results
 
 
@@ -182,13 +184,13 @@ def templates(translator: Translator) -> dict[str, Any]:
     frames = [NAMED[source][at % len(NAMED[source])] for at in range(len(NAMES))]
     named = [(frame, Number(name, (name,))) for frame, name in zip(frames, NAMES, strict=True)]
     results = {"names": counted(translator, named)}
-    for kind, own in NUMBERED[source].items():
-        drawn = [number(kind, source, target, random) for _ in range(EACH)]
-        frames = [own[at % len(own)] for at in range(EACH)]
-        results[kind] = counted(translator, list(zip(frames, drawn, strict=True)))
-    for name, found in results.items():
-        print(f"{name:24} {found['right']:6} of {found['of']}", *found["wrong"][:1], flush=True)
-    numbers = [found for name, found in results.items() if name != "names"]
+    for kind, sentences in NUMBERED[source].items():
+        numbers_of_kind = [number(kind, source, target, random) for _ in range(EACH)]
+        frames = [sentences[at % len(sentences)] for at in range(EACH)]
+        results[kind] = counted(translator, list(zip(frames, numbers_of_kind, strict=True)))
+    for name, result in results.items():
+        print(f"{name:24} {result['right']:6} of {result['of']}", *result["wrong"][:1], flush=True)
+    numbers = [result for name, result in results.items() if name != "names"]
     print(f"{'numbers':24} {sum(f['right'] for f in numbers):6} of {sum(f['of'] for f in numbers)}")
     return results
 

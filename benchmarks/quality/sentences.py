@@ -23,7 +23,7 @@ RESULTS = Path(__file__).parents[1] / "results" / "sentences.json"
 PAIRS, COUNTS = 1920, (1, 2, 3, 4, 8)
 
 
-def joined(pairs: list[Pair], count: int) -> list[Pair]:
+def join(pairs: list[Pair], count: int) -> list[Pair]:
     """Pairs of so many sentences on a line."""
     groups = [pairs[i : i + count] for i in range(0, len(pairs), count)]
     return [
@@ -48,7 +48,7 @@ def main() -> None:
     translator = Translator.open(model)
     rows = []
     for count in COUNTS:
-        lines = joined(pairs, count)
+        lines = join(pairs, count)
         alone = [[part.text for part in of_line(pair.source, "es")] for pair in pairs]
         groups = [alone[i : i + count] for i in range(0, len(pairs), count)]
         expected = [[text for texts in group for text in texts] for group in groups]
