@@ -262,8 +262,7 @@ class _Tags(HTMLParser):
     def handle_entityref(self, name: str) -> None:
         self._mark("text")
 
-    def handle_charref(self, name: str) -> None:
-        self._mark("text")
+    handle_charref = handle_entityref
 
     def handle_comment(self, data: str) -> None:
         self._mark("alone")
@@ -271,11 +270,7 @@ class _Tags(HTMLParser):
     def handle_decl(self, decl: str) -> None:
         self._mark("dividing")
 
-    def handle_pi(self, data: str) -> None:
-        self._mark("alone")
-
-    def unknown_decl(self, data: str) -> None:
-        self._mark("alone")
+    handle_pi = unknown_decl = handle_comment
 
 
 def read(text: str, name: str) -> Document:
