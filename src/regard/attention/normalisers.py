@@ -23,7 +23,6 @@ __all__ = [
     "Softmax",
     "Sparsemax",
     "as_normaliser",
-    "is_plain",
 ]
 
 NEAR = 1.1  # an alpha below this is near 1
@@ -328,8 +327,3 @@ def as_normaliser(normaliser: NormaliserLike) -> Normaliser:
     example = "one of regard.normalisers, its name or a function rows -> rows"
     built = named("normaliser", normaliser, CLASSES, example)
     return built if isinstance(built, Normaliser) else FunctionNormaliser(built)
-
-
-def is_plain(normaliser: Normaliser) -> bool:
-    """Whether a normaliser is one of ours, which reads nothing but the scores."""
-    return normaliser.is_ours

@@ -17,7 +17,7 @@ from regard.attention.kernels.ties import level_best
 from regard.attention.looks import Look
 from regard.attention.masks import as_mask
 from regard.attention.masks.mask import check_boolean
-from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser, is_plain
+from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser
 from regard.attention.products import widen
 from regard.attention.ranking import top
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike, build
@@ -306,7 +306,7 @@ class ReadableEntries(nn.Module):
         weights = normaliser(scores, readable)
         if readable is not None:
             scores = scores.masked_fill(~readable, -torch.inf)
-        if is_plain(normaliser):  # a better score never weighs less
+        if normaliser.is_ours:  # a better score never weighs less
             positions = top(scores.detach(), k)[1]
         else:
             by_score = scores.argsort(dim=-1, descending=True, stable=True)

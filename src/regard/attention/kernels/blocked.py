@@ -73,7 +73,7 @@ def spans_of(request: Request, height: int) -> list[Span]:
     """
     queries, keys, mask = request.queries, request.keys, request.mask
     height, narrow = max(1, height), None
-    if isinstance(mask, Mask) and queries and keys and _is_local(request) and not transformed():
+    if isinstance(mask, Mask) and queries and keys and is_local(request) and not transformed():
         narrow = mask
         middle, _ = reads_of(mask, range(queries // 2, queries // 2 + 1), request.frame)
         height = min(height, max(LOW, sum(map(len, middle))))
@@ -91,6 +91,6 @@ def spans_of(request: Request, height: int) -> list[Span]:
     return spans
 
 
-def _is_local(request: Request) -> bool:
+def is_local(request: Request) -> bool:
     """Whether a weight depends only on the keys that its query may read."""
     return pairwise(request.score) is not None and request.normaliser.is_ours

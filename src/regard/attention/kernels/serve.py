@@ -3,12 +3,11 @@
 import torch
 from torch import Tensor
 
+from regard.attention.kernels.blocked import is_local
 from regard.attention.kernels.choose import Kernel, choose
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.zeroed import are_finite, has_nan, zeroed
 from regard.attention.masks.layout import Layout
-from regard.attention.normalisers import is_plain
-from regard.attention.scores.score import pairwise
 from regard.attention.shapes import Frame
 
 ROOM = 1 << 22  # booleans held at a time
@@ -36,7 +35,7 @@ def narrowed(request: Request, value: Tensor, layout: Layout) -> tuple[Request, 
     So it is for one step of a decoder, and for one padded sentence.
     """
     columns = layout.common_keys
-    if columns is None or request.has_bias or not (request.is_plain or _is_local(request)):
+    if columns is None or request.has_bias or not (request.is_plain or is_local(request)):
         return None
     if torch.is_grad_enabled() and (
         request.query.requires_grad or request.key.requires_grad or value.requires_grad
@@ -58,11 +57,6 @@ def narrowed(request: Request, value: Tensor, layout: Layout) -> tuple[Request, 
     )
     shorter.is_regular, shorter.is_plain = request.is_regular, request.is_plain
     return shorter, value
-
-
-def _is_local(request: Request) -> bool:
-    """Whether a weight depends only on the keys that may be read."""
-    return pairwise(request.score) is not None and is_plain(request.normaliser)
 
 
 def _apart(kernel: Kernel, request: Request, value: Tensor, spoilt: Tensor) -> Tensor:
