@@ -51,6 +51,13 @@ class Layout:
         return result
 
     @property
+    def mask(self) -> Mask:
+        """The mask itself, which a layout does not keep alive."""
+        mask = self._rule()
+        assert mask is not None, "the mask of this layout no longer exists"
+        return mask
+
+    @property
     def common_keys(self) -> range | None:
         """The keys that every query reads, if no query reads any other; None where this cannot be told."""
         return self.once("common keys", self._common_keys)
@@ -68,14 +75,14 @@ class Layout:
         batch, queries, keys, device = self.frame
         if self._is_traced or device.type != "cpu" or not (queries and keys):
             return None
-        readable, common = self._mask().reach(range(queries), self.frame)
+        readable, common = self.mask.reach(range(queries), self.frame)
         if not (readable and covers(common, readable)):
             return None
         # Some entries of the batch may be those of the mask alone.
         return readable if self.batch == batch else None
 
     def _batch(self) -> Shape:
-        if isinstance(self._mask(), Band):
+        if isinstance(self.mask, Band):
             return self.frame.batch
         # One pair, as a function of the caller's may not take empty tensors.
         sizes = (min(1, n) for n in (self.frame.queries, self.frame.keys))
@@ -87,12 +94,7 @@ class Layout:
         return self._window(*(torch.arange(n, device=self.frame.device) for n in lengths))
 
     def _window(self, rows: Tensor, columns: Tensor) -> Tensor:
-        return self._mask().window(rows, columns, self.frame)
-
-    def _mask(self) -> Mask:
-        mask = self._rule()
-        assert mask is not None, "the mask of this layout no longer exists"
-        return mask
+        return self.mask.window(rows, columns, self.frame)
 
 
 def reads_of(mask: Mask, rows: range, frame: Frame) -> tuple[list[range], range]:

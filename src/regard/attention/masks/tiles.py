@@ -71,6 +71,17 @@ def tiles(mask: Mask, frame: Frame, room: int | None = None) -> list[Tile]:
     return [tile for strip in strips for tile in _divided(mask, range(*strip), frame, room)]
 
 
+def independent_tiles(mask: Mask, frame: Frame) -> list[Tile] | None:
+    """The tiles of a mask, where each needs no table and their readings follow one another; else None."""
+    entries = mask.entries(frame)
+    if entries is None or len(entries) > 1:
+        return None
+    division = tiles(entries[0], frame)
+    if any(tile.rule or tile.joins for tile in division):
+        return None
+    return division if sum(len(tile.rows) for tile in division) == frame.queries else None
+
+
 def _divided(mask: Mask, rows: range, frame: Frame, room: int | None) -> Iterator[Tile]:
     readable, common = mask.reach(rows, frame)
     if not (rows and readable):
