@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from regard.attention.masks.layout import FEW_KEYS, positions_of
+from regard.attention.masks.layout import positions_of, reads_of
 from regard.attention.masks.mask import Mask, Place, covers
 from regard.attention.masks.positions import Band
 from regard.attention.shapes import Frame
@@ -83,13 +83,12 @@ def independent_tiles(mask: Mask, frame: Frame) -> list[Tile] | None:
 
 
 def _divided(mask: Mask, rows: range, frame: Frame, room: int | None) -> Iterator[Tile]:
-    readable, common = mask.reach(rows, frame)
-    if not (rows and readable):
+    runs, common = reads_of(mask, rows, frame) if rows else ([], range(0))
+    if not runs:
         return
+    readable, keys = range(runs[0].start, runs[-1].stop), sum(map(len, runs))
     rules = [] if covers(common, readable) else mask.rules(Place(rows, readable, frame))
     rule = rules[0] if len(rules) == 1 else None
-    runs = mask.runs(rows, frame)
-    keys = sum(map(len, runs))
     fits = room is None or len(rows) * keys <= room
     height = max(1, min(STRIP, PAIRS // max(1, keys))) if fits else 1
     if not rules and fits:
@@ -101,7 +100,7 @@ def _divided(mask: Mask, rows: range, frame: Frame, room: int | None) -> Iterato
         yield from _divided(mask, range(rows.start, middle), frame, room)
         yield from _divided(mask, range(middle, rows.stop), frame, room)
     else:
-        is_sparse = keys < FEW_KEYS * len(readable)
+        is_sparse = len(runs) > 1
         rule = mask if is_sparse or len(rules) > 1 else rule
         yield Tile(rows, readable, rule=rule, runs=tuple(runs) if is_sparse else ())
 
