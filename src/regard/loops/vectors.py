@@ -1,4 +1,4 @@
-"""A register's worth of numbers as a type of numba: 16 of float32, 8 of float64.
+"""A register's worth of numbers as a type of numba: of float32 16 with AVX-512 and 8 without, of float64 half as many.
 
 LLVM's vectoriser decides by itself how loops become vectors, writes remainder loops that are never
 entered here, and cannot keep a tile of sums in registers. With vectors as values the loops say it:
@@ -6,6 +6,7 @@ entered here, and cannot keep a tile of sums in registers. With vectors as value
     x = load(row, at);  y = x * splat(row, 2.0);  store(row, at, x + y);  total(y)
 
 LLVM splits them on processors with narrower registers. A product and a sum may be contracted.
+Without AVX-512 there are 16 registers of 256 bits: vectors of 512 would be two of them, and sums would not fit.
 """
 
 import operator
@@ -19,14 +20,14 @@ from numba.core.datamodel import models
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, register_model
 
-from regard.loops.compiling import inner, lanes_inlined
+from regard.loops.compiling import has, inner, lanes_inlined
 
-BITS = 512
+BITS = 512 if has("avx512f") else 256
 CONTRACT = ("contract",)
 
 
 class Vector(types.Type):
-    """The numbers of a type that 512 bits hold."""
+    """The numbers of a type that a register holds."""
 
     def __init__(self, number: Any) -> None:
         self.number, self.count = number, BITS // number.bitwidth
