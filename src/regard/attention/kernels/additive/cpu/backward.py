@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from regard.attention.kernels.additive.cpu.channel_gradients import channel_gradients
-from regard.attention.kernels.additive.cpu.features import BLOCK, STRIDE, STRIP
+from regard.attention.kernels.additive.cpu.features import BLOCK, STRIDE, STRIP, raise_to
 from regard.attention.kernels.additive.cpu.forward import load_tile, score_tile
 from regard.attention.kernels.additive.cpu.hidden import ROWS
 from regard.attention.kernels.additive.cpu.layout import Buffers, Gradients, Inputs, W, entry_of
@@ -109,6 +109,9 @@ def backward(
             hand_over(gradients.c[owner], buffers.for_keys, inputs, weight)
         owner, weight = slot[1], inputs.where[index, W]
         tile = load_tile(entry, buffers, item % tiles * ROWS)
+        clear(tile.powers, ROWS * padded, padded)
+        for row in range(tile.rows):
+            raise_to(tile.powers, ROWS * padded, tile.powers, row * padded, padded)
         first = tile.first * width
         clear(buffers.reading, 0, ROWS * width)
         copy(buffers.reading, 0, upstream[index], first, tile.rows * width)

@@ -14,7 +14,7 @@ from regard.attention.kernels.additive.cpu import backward as back
 from regard.attention.kernels.additive.cpu import forward as ahead
 from regard.attention.kernels.additive.cpu import layout
 from regard.attention.kernels.additive.cpu.channel_gradients import ROOM
-from regard.attention.kernels.additive.cpu.features import GAP, STRIDE, STRIP
+from regard.attention.kernels.additive.cpu.features import GAP, SIDE, STRIDE, STRIP
 from regard.attention.kernels.additive.cpu.groups import CEILINGS, GROUP, arrange
 from regard.attention.kernels.additive.cpu.hidden import ROWS
 from regard.attention.kernels.additive.cpu.layout import Buffers, Entry, Gradients, Inputs
@@ -90,16 +90,16 @@ def _prepare(inputs: Inputs, workers: int, values: bool) -> None:
     if values:
         loops.append((ahead.prepare_values, len(p.v), _wide(p.width)))
     for loop, entries, channels in loops:
-        shares, room = split(entries, workers), STRIP * (channels + GAP)
-        run([partial(loop, *share, inputs, _empty(number, room)) for share in shares])
+        shares, room = split(entries, workers), SIDE * (channels + GAP)
+        run([partial(loop, *share, inputs, _empty(number, room, zero=True)) for share in shares])
 
 
 def _buffers(inputs: Inputs) -> Buffers:
     p, padded = inputs.all, inputs.all.weights.shape[1]
     make = partial(_empty, p.a.dtype)
     return Buffers(
-        powers=make((ROWS + 1) * padded),
-        plain=make(ROWS * padded),
+        powers=make((ROWS + 1) * padded, zero=True),
+        plain=make(ROWS * padded, zero=True),
         scaled=make(ROWS * padded),
         scores=make(ROWS * STRIDE),
         raw=make(GROUP * STRIP),

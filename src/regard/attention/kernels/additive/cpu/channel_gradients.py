@@ -14,10 +14,20 @@ from regard.attention.kernels.additive.cpu.features import STRIDE, STRIP
 from regard.attention.kernels.additive.cpu.hidden import CAP, FAR, ROWS, columns, reciprocal
 from regard.loops.compiling import inner, inner_sum, lanes, lanes_inlined
 from regard.loops.rows import clear
-from regard.loops.vectors import fused, load, load_four, repeat, splat, store_four, total, width_of
+from regard.loops.vectors import (
+    BITS,
+    fused,
+    load,
+    load_four,
+    repeat,
+    splat,
+    store_four,
+    total,
+    width_of,
+)
 
 FOUR = 4  # channels that share one division
-MOST = 16  # numbers in a vector
+MOST = BITS // 32  # numbers in a vector
 ROOM = (ROWS + 1) * FOUR * MOST  # sums of a tile and four channels, lane by lane
 
 
@@ -37,6 +47,7 @@ def four(
     stop: Any,
     powers: Any,
     at: Any,
+    keys: Any,
     a: Any,
     padded: Any,
     for_c: Any,
@@ -49,22 +60,23 @@ def four(
     Args:
         errors: gradients of the scores, a row of STRIDE keys for each query.
         powers: C of the strip, channel by channel, from `at` on; `for_c`, their gradient, lies alike.
+        keys: how many keys the strip has.
         a: A of the tile; rows are `padded` apart.
         room: where the queries' sums wait, lane by lane, and behind them those of the weights.
     """
     lanes()
     ones, wide = splat(errors, 1), width_of(errors)
     weights_at = ROWS * FOUR * wide
-    for key in range(0, STRIP, wide):
+    for key in range(0, keys, wide):
         # The keys' and the weights' sums stay in registers while the queries pass.
-        keys, key_sums = load_four(powers, at + key, STRIP), load_four(for_c, at + key, STRIP)
+        c, key_sums = load_four(powers, at + key, STRIP), load_four(for_c, at + key, STRIP)
         weight_sums = load_four(room, weights_at, wide)
         for query in range(start, stop):
             row, query_at = query * padded, query * FOUR * wide
             error = load(errors, query * STRIDE + key)
             # t = 1 + A C of the four channels, and r = 1 / t by one division.
-            t_0, t_1 = repeat(a, row) * keys[0] + ones, repeat(a, row + 1) * keys[1] + ones
-            t_2, t_3 = repeat(a, row + 2) * keys[2] + ones, repeat(a, row + 3) * keys[3] + ones
+            t_0, t_1 = repeat(a, row) * c[0] + ones, repeat(a, row + 1) * c[1] + ones
+            t_2, t_3 = repeat(a, row + 2) * c[2] + ones, repeat(a, row + 3) * c[3] + ones
             t_01, t_23 = t_0 * t_1, t_2 * t_3
             inverse = ones / (t_01 * t_23)
             r_01, r_23 = inverse * t_23, inverse * t_01
@@ -88,13 +100,13 @@ def _add_four(error: Any, factors: Any, sums: Any) -> Any:
 
 
 @inner_sum
-def capped_one(e: Any, at: Any, spread: Any, power: Any, for_c: Any, to: Any) -> Any:
+def capped_one(e: Any, at: Any, spread: Any, power: Any, for_c: Any, to: Any, n: Any) -> Any:
     """One query and channel of a strip, A C no larger than CAP: the sums for a and for w."""
     lanes()
     one, cap = e.dtype.type(1), e.dtype.type(CAP)
     for_a = for_w = e.dtype.type(0)
     s, o = np.uint64(at), np.uint64(to)
-    for j in range(np.uint64(STRIP)):
+    for j in range(np.uint64(n)):
         u = power * spread[o + j]
         r = one / ((cap if u > cap else u) + one)
         eg = e[s + j] * (r - r * r)
@@ -105,13 +117,13 @@ def capped_one(e: Any, at: Any, spread: Any, power: Any, for_c: Any, to: Any) ->
 
 
 @inner_sum
-def direct_one(e: Any, at: Any, raw: Any, k: Any, plain: Any, for_c: Any, to: Any) -> Any:
+def direct_one(e: Any, at: Any, raw: Any, k: Any, plain: Any, for_c: Any, to: Any, n: Any) -> Any:
     """The same from the features themselves."""
     lanes()
     one, far = e.dtype.type(1), e.dtype.type(FAR)
     for_a = for_w = e.dtype.type(0)
     s, c, o = np.uint64(at), np.uint64(k * STRIP), np.uint64(to)
-    for j in range(np.uint64(STRIP)):
+    for j in range(np.uint64(n)):
         r = reciprocal(plain + raw[c + j], one, far)
         eg = e[s + j] * (r - r * r)
         for_c[o + j] += eg
@@ -136,22 +148,22 @@ def channel_gradients(buffers: Any, entry: Any, tile: Any, span: Any) -> None:
         for column in range(span.left, span.right, STRIP):
             strip, own = (span.begin + column) // STRIP, e[column:]
             corner = strip * padded + g
-            at = corner * STRIP
+            at, n = corner * STRIP, min(STRIP, entry.keys - strip * STRIP)
             if product(a, ROWS * padded + g, top, corner) <= entry.ceiling:
-                four(own, 0, tile.rows, entry.powers, at, rest, padded, for_c, room)
+                four(own, 0, tile.rows, entry.powers, at, n, rest, padded, for_c, room)
                 continue
             columns(entry, strip, g, FOUR, raw)
             for row in range(tile.rows):
                 i, at_e = row * padded + g, row * STRIDE
                 if product(a, i, top, corner) <= entry.ceiling:
-                    four(own, row, row + 1, entry.powers, at, rest, padded, for_c, room)
+                    four(own, row, row + 1, entry.powers, at, n, rest, padded, for_c, room)
                     continue
                 for k in range(FOUR):
                     to = at + k * STRIP
                     if a[i + k] * top[corner + k] < np.inf:
-                        sums = capped_one(own, at_e, entry.powers, a[i + k], for_c, to)
+                        sums = capped_one(own, at_e, entry.powers, a[i + k], for_c, to, n)
                     else:
-                        sums = direct_one(own, at_e, raw, k, tile.plain[i + k], for_c, to)
+                        sums = direct_one(own, at_e, raw, k, tile.plain[i + k], for_c, to, n)
                     for_a[i + k] += sums[0]
                     for_w[g + k] += sums[1]
         for k in range(FOUR):

@@ -13,13 +13,13 @@ import numpy as np
 from regard.loops.compiling import inner, lanes
 from regard.loops.exponentials import exponential
 from regard.loops.rows import clear
+from regard.loops.vectors import BITS
 
 BLOCK = 512  # keys in a block: eight rows of scores fit the first-level cache
 STRIDE = BLOCK + 16  # where the next row starts: not a power of two on, which would contend
 STRIP = 32  # keys are counted in strips, whose channels lie one after another
-GAP = (
-    16  # numbers between the rows of a strip in a buffer: at powers of two apart they would contend
-)
+SIDE = BITS // 32  # of these, keys that are turned at a time: whole vectors
+GAP = 16  # numbers between rows that are turned: at powers of two apart they would contend
 REACH = 20.79  # e^(2 REACH) = 2^60
 
 
@@ -36,22 +36,22 @@ def row_of_exponentials(features: Any, offset: Any, hidden: Any, row: Any, at: A
 
 @inner
 def spread_keys(
-    features: Any, keys: Any, hidden: Any, padded: Any, spread: Any, top: Any, strip: Any
+    features: Any, keys: Any, hidden: Any, padded: Any, spread: Any, top: Any, rows: Any
 ) -> None:
     """C of one entry, strip by strip, channels as rows of it, and the largest of each of these.
 
-    Numbers beyond the keys or the channels are 0, so that 1 + A C is 1 there.
+    Of a strip with fewer keys, those up to a whole number of SIDE are 0, so that 1 + A C is 1 there, and others are
+    not written. `rows` is room for SIDE keys, zeros beyond the channels.
     """
     pitch = padded + GAP
-    clear(strip, 0, STRIP * pitch)
     clear(top, 0, top.size)
-    for first in range(0, keys, STRIP):
-        corner, rows = first // STRIP * padded, min(STRIP, keys - first)
-        for k in range(rows):
-            row_of_exponentials(features, (first + k) * hidden, hidden, strip, k * pitch)
-            raise_to(top, corner, strip, k * pitch, padded)
-        clear(strip, rows * pitch, (STRIP - rows) * pitch)
-        turn(strip, padded, spread, corner * STRIP)
+    for first in range(0, keys, SIDE):
+        corner, few = first // STRIP * padded, min(SIDE, keys - first)
+        for k in range(few):
+            row_of_exponentials(features, (first + k) * hidden, hidden, rows, k * pitch)
+            raise_to(top, corner, rows, k * pitch, padded)
+        clear(rows, few * pitch, (SIDE - few) * pitch)
+        turn(rows, padded, spread, corner * STRIP + first % STRIP)
 
 
 @inner
@@ -64,11 +64,11 @@ def raise_to(top: Any, to: Any, row: Any, at: Any, n: Any) -> None:
 
 
 @inner
-def turn(strip: Any, padded: Any, spread: Any, at: Any) -> None:
-    """Write a strip of keys as columns."""
+def turn(rows: Any, padded: Any, spread: Any, at: Any) -> None:
+    """Write SIDE rows as columns of a strip."""
     lanes()
     pitch = np.uint64(padded + GAP)
     for h in range(padded):
         start = np.uint64(at + h * STRIP)
-        for k in range(np.uint64(STRIP)):
-            spread[start + k] = strip[k * pitch + np.uint64(h)]
+        for k in range(np.uint64(SIDE)):
+            spread[start + k] = rows[k * pitch + np.uint64(h)]

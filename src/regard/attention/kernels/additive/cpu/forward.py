@@ -12,7 +12,6 @@ import numpy as np
 from regard.attention.kernels.additive.cpu.features import (
     BLOCK,
     STRIDE,
-    raise_to,
     row_of_exponentials,
     spread_keys,
 )
@@ -31,36 +30,33 @@ from regard.loops.rows import clear, copy, largest, multiply
 
 
 @compiled
-def prepare_keys(first: int, last: int, inputs: Inputs, strip: Any) -> None:
+def prepare_keys(first: int, last: int, inputs: Inputs, rows: Any) -> None:
     """The exponentials of the keys of entries first to last."""
     p, padded = inputs.all, inputs.all.weights.shape[1]
     for entry in range(first, last):
         powers, top = p.powers[entry], p.top[entry]
-        spread_keys(p.c[entry], p.keys, p.hidden, padded, powers, top, strip)
+        spread_keys(p.c[entry], p.keys, p.hidden, padded, powers, top, rows)
 
 
 @compiled
-def prepare_values(first: int, last: int, inputs: Inputs, strip: Any) -> None:
+def prepare_values(first: int, last: int, inputs: Inputs, rows: Any) -> None:
     """Turn the values of entries first to last."""
     p, wide = inputs.all, (inputs.all.width + 7) // 8 * 8
     for entry in range(first, last):
-        turn_values(p.v[entry], p.keys, p.width, wide, p.turned[entry], strip)
+        turn_values(p.v[entry], p.keys, p.width, wide, p.turned[entry], rows)
 
 
 @written_out
 def load_tile(entry: Any, buffers: Any, first: Any) -> Any:
-    """The tile that begins at a query: A, a and A g / w, and the largest A of each channel."""
+    """The tile that begins at a query: A, a and A g / w; channels beyond the hidden ones stay 0."""
     rows, hidden, padded = min(ROWS, entry.queries - first), entry.hidden, entry.weights.shape[0]
     powers, plain, scaled = buffers.powers, buffers.plain, buffers.scaled
-    clear(powers, 0, powers.size)
-    clear(plain, 0, plain.size)
-    clear(scaled, 0, scaled.size)
+    clear(scaled, rows * padded, (ROWS - rows) * padded)
     for row in range(rows):
         to, at = row * padded, (first + row) * hidden
         row_of_exponentials(entry.a, at, hidden, powers, to)
         copy(plain, to, entry.a, at, hidden)
         multiply(scaled, to, powers, entry.ratios, padded)
-        raise_to(powers, ROWS * padded, powers, to, padded)
     return Tile(first, rows, powers, plain, scaled)
 
 

@@ -14,22 +14,30 @@ import numpy as np
 from regard.attention.kernels.additive.cpu.features import STRIDE, STRIP
 from regard.attention.kernels.additive.cpu.groups import GROUP
 from regard.loops.cache import keep
-from regard.loops.compiling import inner, lanes
+from regard.loops.compiling import inner, lanes, lanes_inlined
 from regard.loops.exponentials import exponential
 from regard.loops.rows import clear
-from regard.loops.vectors import load, repeat, splat, store, total, width_of
+from regard.loops.vectors import load, repeat, splat, store_four, total, width_of
 
-ROWS = 8  # queries in a tile, an even number
+ROWS = 8  # queries in a tile, a multiple of four
 MARGIN = 2.0**8  # room left above a divisor, so that 1 / d keeps its digits
 CAP = 2.0**60  # 1 / (1 + 2^60) is 0 beside 1 in float32 and float64
 FAR = 20.0  # tanh is 1 to float64's last place from here on
 
 
 @inner
-def two_rows(
-    sums: Any, to: Any, powers: Any, at: Any, scaled: Any, query: Any, ratios: Any, turns: Any
+def four_rows(
+    sums: Any,
+    to: Any,
+    powers: Any,
+    at: Any,
+    keys: Any,
+    scaled: Any,
+    query: Any,
+    ratios: Any,
+    turns: Any,
 ) -> Any:
-    """sums = sum of w_h / t_h of two queries and a strip; the number returned is 0, or NaN.
+    """sums = sum of w_h / t_h of four queries and the keys of a strip; the number returned is 0, or NaN.
 
     n / d + 1 / u = (n u + d) / (d u),   u = (g / w) t = g / w + (A g / w) C
 
@@ -37,55 +45,53 @@ def two_rows(
     the first to those of the second between.
 
     Args:
-        sums: of the first query, from `to` on; of the second a STRIDE later.
+        sums: of the first query, from `to` on; of the others STRIDE apart.
         powers: C of the strip, channel by channel, from `at` on.
-        scaled: A g / w of the first query, from `query` on; of the second behind it.
+        keys: how many keys the strip has; sums up to a whole vector are written.
+        scaled: A g / w of the first query, from `query` on; of the others behind it.
         ratios: g / w of each channel.
         turns: of each two groups, see `groups`.
     """
     lanes()
-    padded = ratios.shape[0]
-    wide, second, to_second = width_of(sums), query + padded, to + STRIDE
+    padded, wide = ratios.shape[0], width_of(sums)
     zeros, ones, margin = splat(sums, 0), splat(sums, 1), splat(sums, MARGIN)
     check = zeros
-    # Two queries (the first index) and two vectors of keys (the second): four chains that do not wait for
-    # each other.
-    for key in range(0, STRIP, 2 * wide):
-        sum_00 = sum_01 = sum_10 = sum_11 = zeros
+    # Four queries and a vector of keys: four chains that do not wait for each other.
+    for key in range(0, keys, wide):
+        sum_0 = sum_1 = sum_2 = sum_3 = zeros
         for group in range(0, padded, 2 * GROUP):
             # The first channel: n / d = 1 / u.
-            corner = at + group * STRIP + key
-            keys_0, keys_1 = load(powers, corner), load(powers, corner + wide)
-            ratio = repeat(ratios, group)
-            query_0, query_1 = repeat(scaled, query + group), repeat(scaled, second + group)
-            d_00, d_01 = query_0 * keys_0 + ratio, query_0 * keys_1 + ratio
-            d_10, d_11 = query_1 * keys_0 + ratio, query_1 * keys_1 + ratio
-            n_00 = n_01 = n_10 = n_11 = ones
+            d_0, d_1, d_2, d_3 = _divisors(powers, at + key, scaled, query, ratios, group)
+            n_0 = n_1 = n_2 = n_3 = ones
             for h in range(group + 1, group + 2 * GROUP):
                 if h == group + GROUP:
                     turn = repeat(turns, group // GROUP)
-                    n_00, n_01, n_10, n_11 = n_00 * turn, n_01 * turn, n_10 * turn, n_11 * turn
+                    n_0, n_1, n_2, n_3 = n_0 * turn, n_1 * turn, n_2 * turn, n_3 * turn
                 # One more channel: n / d becomes n / d + 1 / u.
-                corner = at + h * STRIP + key
-                keys_0, keys_1 = load(powers, corner), load(powers, corner + wide)
-                ratio = repeat(ratios, h)
-                query_0, query_1 = repeat(scaled, query + h), repeat(scaled, second + h)
-                u_00, u_01 = query_0 * keys_0 + ratio, query_0 * keys_1 + ratio
-                u_10, u_11 = query_1 * keys_0 + ratio, query_1 * keys_1 + ratio
-                n_00, n_01 = n_00 * u_00 + d_00, n_01 * u_01 + d_01
-                n_10, n_11 = n_10 * u_10 + d_10, n_11 * u_11 + d_11
-                d_00, d_01, d_10, d_11 = d_00 * u_00, d_01 * u_01, d_10 * u_10, d_11 * u_11
+                u_0, u_1, u_2, u_3 = _divisors(powers, at + key, scaled, query, ratios, h)
+                n_0, n_1 = n_0 * u_0 + d_0, n_1 * u_1 + d_1
+                n_2, n_3 = n_2 * u_2 + d_2, n_3 * u_3 + d_3
+                d_0, d_1, d_2, d_3 = d_0 * u_0, d_1 * u_1, d_2 * u_2, d_3 * u_3
             unit = repeat(turns, group // GROUP + 1)
-            sum_00, sum_01 = sum_00 + unit * (n_00 / d_00), sum_01 + unit * (n_01 / d_01)
-            sum_10, sum_11 = sum_10 + unit * (n_10 / d_10), sum_11 + unit * (n_11 / d_11)
-            check = check + d_00 * margin + d_01 * margin + d_10 * margin + d_11 * margin
-        store(sums, to + key, sum_00)
-        store(sums, to + key + wide, sum_01)
-        store(sums, to_second + key, sum_10)
-        store(sums, to_second + key + wide, sum_11)
-        check = check + (sum_00 + sum_01) + (sum_10 + sum_11)
+            sum_0, sum_1 = sum_0 + unit * (n_0 / d_0), sum_1 + unit * (n_1 / d_1)
+            sum_2, sum_3 = sum_2 + unit * (n_2 / d_2), sum_3 + unit * (n_3 / d_3)
+            check = check + d_0 * margin + d_1 * margin + d_2 * margin + d_3 * margin
+        store_four(sums, to + key, STRIDE, (sum_0, sum_1, sum_2, sum_3))
+        check = check + (sum_0 + sum_1) + (sum_2 + sum_3)
     # A number that is nearly too large makes the sum infinite, and 0 times infinity is NaN.
     return total(check * zeros)
+
+
+@inner
+def _divisors(powers: Any, at: Any, scaled: Any, query: Any, ratios: Any, h: Any) -> Any:
+    """u of one channel, for four queries and a vector of keys."""
+    lanes_inlined()
+    padded = ratios.shape[0]
+    first, keys, ratio = query + h, load(powers, at + h * STRIP), repeat(ratios, h)
+    third = first + 2 * padded
+    u_0, u_1 = repeat(scaled, first) * keys + ratio, repeat(scaled, first + padded) * keys + ratio
+    u_2, u_3 = repeat(scaled, third) * keys + ratio, repeat(scaled, third + padded) * keys + ratio
+    return u_0, u_1, u_2, u_3
 
 
 @inner
@@ -147,14 +153,14 @@ def within(a: Any, at: Any, top: Any, to: Any) -> Any:
 def sum_carefully(
     sums: Any, failed: Any, entry: Any, tile: Any, strip: Any, column: Any, raw: Any
 ) -> None:
-    """A strip again, for the queries whose bit is set in `failed`; its sums begin at `column`."""
+    """A strip again, for the queries whose bit is set in `failed`, 0 beyond the tile; its sums begin at `column`."""
     a, w, padded = tile.powers, entry.weights, entry.weights.shape[0]
     for row in range(ROWS):
         if failed >> row & 1:
             clear(sums, row * STRIDE + column, STRIP)
     for g in range(0, padded, GROUP):
         corner, filled = strip * padded + g, False
-        for row in range(ROWS):
+        for row in range(tile.rows):
             to, at = row * STRIDE + column, row * padded + g
             if failed >> row & 1 and within(a, at, entry.top, corner):
                 capped(sums, to, entry.powers, corner * STRIP, a, at, w, g)
@@ -173,11 +179,11 @@ def sum_channels(sums: Any, entry: Any, tile: Any, span: Any, raw: Any) -> None:
     ratios, turns = entry.ratios, entry.turns
     for column in range(span.left, span.right, STRIP):
         strip, failed = (span.begin + column) // STRIP, 0
-        at = strip * padded * STRIP
-        for row in range(0, tile.rows, 2):
+        at, keys = strip * padded * STRIP, min(STRIP, entry.keys - strip * STRIP)
+        for row in range(0, tile.rows, 4):
             to, own = row * STRIDE + column, row * padded
-            check = two_rows(sums, to, entry.powers, at, tile.scaled, own, ratios, turns)
+            check = four_rows(sums, to, entry.powers, at, keys, tile.scaled, own, ratios, turns)
             if check != 0.0:  # NaN is not
-                failed |= 3 << row
+                failed |= 15 << row
         if failed:
             sum_carefully(sums, failed, entry, tile, strip, column, raw)

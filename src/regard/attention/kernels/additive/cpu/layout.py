@@ -44,11 +44,11 @@ class Inputs(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """A few queries of an entry: `rows` from `first` on, and zeros up to ROWS."""
+    """A few queries of an entry: `rows` from `first` on."""
 
     first: Any
     rows: Any
-    powers: Any  # A, and behind them the largest A of each channel
+    powers: Any  # A, and behind them, for gradients, the largest A of each channel
     plain: Any  # a
     scaled: Any  # A g / w
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.attention.kernels.additive.cpu.features import GAP, STRIDE, STRIP, turn
+from regard.attention.kernels.additive.cpu.features import GAP, SIDE, STRIDE, STRIP, turn
 from regard.attention.kernels.additive.cpu.hidden import ROWS
 from regard.loops.compiling import inner, lanes, lanes_inlined
 from regard.loops.rows import clear, copy
@@ -144,13 +144,12 @@ def weight_gradient(
 
 
 @inner
-def turn_values(value: Any, keys: Any, width: Any, padded: Any, turned: Any, strip: Any) -> None:
+def turn_values(value: Any, keys: Any, width: Any, padded: Any, turned: Any, rows: Any) -> None:
     """The values of one entry, strip by strip, widths as rows of it, zeros beyond."""
-    pitch = padded + GAP
-    clear(strip, 0, STRIP * pitch)
-    for start in range(0, keys, STRIP):
-        rows = min(STRIP, keys - start)
-        for k in range(rows):
-            copy(strip, k * pitch, value, (start + k) * width, width)
-        clear(strip, rows * pitch, (STRIP - rows) * pitch)
-        turn(strip, padded, turned, start * padded)
+    pitch, whole = padded + GAP, (keys + STRIP - 1) // STRIP * STRIP
+    for first in range(0, whole, SIDE):
+        few = max(0, min(SIDE, keys - first))
+        for k in range(few):
+            copy(rows, k * pitch, value, (first + k) * width, width)
+        clear(rows, few * pitch, (SIDE - few) * pitch)
+        turn(rows, padded, turned, first // STRIP * STRIP * padded + first % STRIP)
