@@ -136,16 +136,15 @@ def sides_of(
     queries, keys = a.shape[-2], c.shape[-2]
     if rules.low is None or rules.high is None:
         low = torch.zeros(queries, dtype=torch.int64, device=a.device)
-        high = torch.full_like(low, keys)
+        spans = torch.stack([low, torch.full_like(low, keys)])
     else:
-        low, high = torch.broadcast_tensors(rules.low, rules.high)
-    spans = torch.stack([low, high], -2).clamp(0, keys)
-    nothing = torch.empty(0, dtype=torch.int64, device=a.device)
-    plane = a.new_empty(0, 0)
+        spans = torch.stack(torch.broadcast_tensors(rules.low, rules.high), -2).clamp(0, keys)
+        spans = spans.expand(*spans.shape[:-1], queries)
+    nothing, mask = torch.empty(0, dtype=torch.int64, device=a.device), rules.mask
     return Sides(
-        *(a, c, w, v, spans.expand(*spans.shape[:-1], queries)),
-        plane if bias is None else bias,
-        (plane.bool() if rules.mask is None else rules.mask).contiguous().view(torch.uint8),
+        *(a, c, w, v, spans),
+        a.new_empty(0, 0) if bias is None else bias,
+        a.new_empty(0, 0).byte() if mask is None else mask.contiguous().view(torch.uint8),
         nothing if rules.asking is None else rules.asking,
         nothing if rules.stored is None else rules.stored,
     )
@@ -158,11 +157,14 @@ def batch_of(sides: Sequence[Tensor]) -> Shape:
 
 def flatten(sides: Sequence[Tensor], batch: Shape) -> tuple[Sides, Tensor]:
     """Each side as (entries, *own axes), and (batch, sides): the entry that each entry of the batch reads."""
-    flat, where = [], torch.zeros(prod(batch), len(OWN), dtype=torch.int64, device=sides[0].device)
+    whole = torch.arange(prod(batch), device=sides[0].device)
+    flat, where = [], whole.new_zeros(len(whole), len(OWN))
     for k, (tensor, axes) in enumerate(zip(sides, OWN, strict=True)):
         front, shape = tensor.shape[: tensor.ndim - axes], tensor.shape[tensor.ndim - axes :]
         entries = prod(front)
-        if entries > 1:
+        if front == batch:
+            where[:, k] = whole
+        elif entries > 1:
             index = torch.arange(entries, device=tensor.device).reshape(front)
             where[:, k] = index.expand(batch).reshape(-1)
         flat.append(tensor.reshape(entries, *shape))

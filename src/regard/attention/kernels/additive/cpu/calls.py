@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from regard.loops.threads import run, split
 Array = np.ndarray[Any, Any]
 Share = tuple[int, int]
 
+LINE = 16  # numbers of a cache line, at least
 GRAIN = 1 << 20  # triples of query, key and channel that are worth a thread
 TORCH: dict[Any, torch.dtype] = {np.dtype("f4"): torch.float32, np.dtype("f8"): torch.float64}
 
@@ -95,29 +96,35 @@ def _prepare(inputs: Inputs, workers: int, values: bool) -> None:
 
 
 def _buffers(inputs: Inputs) -> Buffers:
-    p, padded = inputs.all, inputs.all.weights.shape[1]
-    make = partial(_empty, p.a.dtype)
-    return Buffers(
-        powers=make((ROWS + 1) * padded, zero=True),
-        plain=make(ROWS * padded, zero=True),
-        scaled=make(ROWS * padded),
-        scores=make(ROWS * STRIDE),
-        raw=make(GROUP * STRIP),
-        peak=make(ROWS),
-        total=make(ROWS),
-        reading=make(ROWS * p.width),
-        kept=make(ROWS * STRIDE if p.cap and p.turned.size else 0),
-        errors=make(ROWS * STRIDE),
-        room=make(ROOM),
-        for_a=make(ROWS * padded),
-        for_w=np.empty(padded),
-        for_keys=make(p.powers.shape[1]),
+    """A worker's buffers, zeros: parts of one array, as small calls would notice an allocation for each."""
+    p, padded, backward = inputs.all, inputs.all.weights.shape[1], inputs.all.turned.size > 0
+    sizes = Buffers(
+        powers=(ROWS + 1) * padded,
+        plain=ROWS * padded,
+        scaled=ROWS * padded,
+        scores=ROWS * STRIDE,
+        raw=GROUP * STRIP,
+        peak=ROWS,
+        total=ROWS,
+        reading=ROWS * p.width,
+        kept=ROWS * STRIDE if p.cap and backward else 0,
+        errors=ROWS * STRIDE * backward,
+        room=ROOM * backward,
+        for_a=ROWS * padded * backward,
+        for_w=0,
+        for_keys=p.powers.shape[1] * backward,
     )
+    starts = [0, *accumulate(-(-size // LINE) * LINE for size in sizes)]
+    array = _empty(p.a.dtype, starts.pop(), zero=True)
+    parts = (array[start : start + size] for start, size in zip(starts, sizes, strict=True))
+    return Buffers(*parts)._replace(for_w=np.empty(padded * backward))
 
 
 def _shares(inputs: Inputs, workers: int) -> list[Share]:
     """Runs of tiles through the whole batch, about the same work in each."""
     p, where, tiles = inputs.all, inputs.where, -(-inputs.all.queries // ROWS)
+    if workers == 1:
+        return [(0, len(where) * tiles)]
     spans = np.zeros((len(p.low), tiles * ROWS))
     spans[:, : p.queries] = np.maximum(p.high - p.low, 0) + 1
     costs = spans.reshape(len(spans), tiles, ROWS).sum(-1)[where[:, layout.SPAN]]

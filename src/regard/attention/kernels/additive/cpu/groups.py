@@ -29,7 +29,7 @@ def arrange(weights: Array) -> tuple[Array, Array]:
     tiny = float(np.finfo(kind).tiny)
     sizes = np.abs(weights).astype(np.float64)
     sizes = np.maximum(sizes, np.maximum(sizes.max(-1, keepdims=True) * 2.0 ** -GAP[kind], tiny))
-    middles = np.log2(sizes).reshape(len(weights), -1, GROUP).mean(-1)
+    middles = np.log2(sizes).reshape(len(weights), -1, GROUP).sum(-1) / GROUP
     units = np.maximum(np.exp2(np.rint(middles + START[kind] / GROUP)), tiny)
     ratios = units.repeat(GROUP, -1) / np.copysign(sizes, weights)
     turns = units.copy()
