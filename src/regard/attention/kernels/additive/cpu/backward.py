@@ -123,7 +123,7 @@ def backward(
         clear(buffers.for_w, 0, padded)
         sum_, (begin, end) = 0.0, reach(entry, tile.first, tile.rows)
         for block in range(begin // BLOCK, (end + BLOCK - 1) // BLOCK):
-            span = block_span(begin, end, block)
+            span = block_span(entry, tile, begin, end, block)
             if span.right > span.left:
                 for_v, for_bias = gradients.v[slot[2]], gradients.bias[slot[3]]
                 sum_ += score_gradients(entry, buffers, tile, span, peaks[index], for_v, for_bias)

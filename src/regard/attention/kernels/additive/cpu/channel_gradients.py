@@ -146,6 +146,8 @@ def channel_gradients(buffers: Any, entry: Any, tile: Any, span: Any) -> None:
         clear(room, 0, ROOM)
         rest = a[g:]
         for column in range(span.left, span.right, STRIP):
+            if not span.strips >> column // STRIP & 1:
+                continue
             strip, own = (span.begin + column) // STRIP, e[column:]
             corner = strip * padded + g
             at, n = corner * STRIP, min(STRIP, entry.keys - strip * STRIP)

@@ -100,7 +100,7 @@ def read_tile(entry: Any, buffers: Any, tile: Any) -> None:
         buffers.peak[row], buffers.total[row] = -np.inf, 0
     begin, end = reach(entry, tile.first, tile.rows)
     for block in range(begin // BLOCK, (end + BLOCK - 1) // BLOCK):
-        span = block_span(begin, end, block)
+        span = block_span(entry, tile, begin, end, block)
         left, n, key = span.left, span.right - span.left, span.begin + span.left
         if n > 0:
             score_tile(entry, buffers, tile, span)

@@ -174,10 +174,12 @@ def sum_carefully(
 @keep
 @inner
 def sum_channels(sums: Any, entry: Any, tile: Any, span: Any, raw: Any) -> None:
-    """Fill `sums` for the queries of a tile and the keys of a span."""
+    """Fill `sums` for the queries of a tile and the strips of a span that they read."""
     padded = entry.weights.shape[0]
     ratios, turns = entry.ratios, entry.turns
     for column in range(span.left, span.right, STRIP):
+        if not span.strips >> column // STRIP & 1:
+            continue
         strip, failed = (span.begin + column) // STRIP, 0
         at, keys = strip * padded * STRIP, min(STRIP, entry.keys - strip * STRIP)
         for row in range(0, tile.rows, 4):

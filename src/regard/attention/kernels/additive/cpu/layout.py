@@ -59,6 +59,7 @@ class Span(NamedTuple):
     begin: Any
     left: Any
     right: Any
+    strips: Any  # a bit for each strip of the block that the mask lets a query of the tile read
 
 
 class Buffers(NamedTuple):

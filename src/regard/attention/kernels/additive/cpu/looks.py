@@ -55,7 +55,7 @@ def score_rows(
         low, high = reach(entry, query, min(tile.rows, end - query))
         low, high = max(low, left), min(high, right)
         for block in range(low // BLOCK, (high + BLOCK - 1) // BLOCK):
-            span = block_span(low, high, block)
+            span = block_span(entry, tile, low, high, block)
             n = span.right - span.left
             if n > 0:
                 # sum_h w_h / (1 + A_ih C_jh) of the tile and 512 keys at most.

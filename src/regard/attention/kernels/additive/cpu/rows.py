@@ -86,12 +86,33 @@ def mask_row(scores: Any, to: Any, entry: Any, span: Any, query: Any) -> None:
 
 
 @inner
-def block_span(start: Any, stop: Any, block: Any) -> Any:
-    """The keys of a block, in whole strips, that reach from key start to key stop."""
-    begin = block * BLOCK
+def block_span(entry: Any, tile: Any, start: Any, stop: Any, block: Any) -> Any:
+    """The strips of a block, between key start and key stop, from the first to the last that the tile reads."""
+    begin, strips = block * BLOCK, 0
     left = max(0, start - begin) // STRIP * STRIP
     right = min(BLOCK, (stop - begin + STRIP - 1) // STRIP * STRIP)
-    return Span(begin, left, right)
+    for column in range(left, right, STRIP):
+        if is_read(entry, tile, begin + column):
+            strips |= 1 << column // STRIP
+    while left < right and not strips >> left // STRIP & 1:
+        left += STRIP
+    while left < right and not strips >> (right // STRIP - 1) & 1:
+        right -= STRIP
+    return Span(begin, left, right, strips)
+
+
+@inner
+def is_read(entry: Any, tile: Any, first: Any) -> Any:
+    """Whether booleans let a query of the tile read a key of a strip; so they do where there are none."""
+    mask, stop = entry.mask, min(first + STRIP, entry.keys)
+    if mask.shape[0] == 0 or mask.shape[1] == 1:
+        return True
+    for row in range(tile.rows if mask.shape[0] > 1 else 1):
+        i = tile.first + row if mask.shape[0] > 1 else 0
+        for j in range(first, stop):
+            if mask[i, j]:
+                return True
+    return False
 
 
 @written_out
