@@ -15,6 +15,7 @@ from regard.loops.rows import peak_of
 from regard.memory.row_loops import divided, dot, number
 
 TILE = 16  # rows
+SUMMED = 64  # rows whose values float32 sums up
 
 
 @inner
@@ -36,11 +37,11 @@ def _add(blend: Any, weight: Any, value: Any, row: Any) -> None:
 
 
 @inner
-def _join(blend: Any, factor: Any, later: Any) -> None:
-    """blend = factor blend + later, the blend of the present tile, which becomes 0."""
+def _join(blend: Any, later: Any, factor: Any) -> None:
+    """blend = factor (blend + later); later, the blend of the latest rows, becomes 0."""
     lanes()
     for column in range(np.uint64(len(blend))):
-        blend[column] = blend[column] * factor + np.float64(later[column])
+        blend[column] = (blend[column] + np.float64(later[column])) * factor
         later[column] = 0
 
 
@@ -90,9 +91,15 @@ def fold(
             for row in range(count):
                 if not readable[begin + row]:
                     scores[row] = -np.inf
-        highest = max(sums[0], np.float64(peak_of(scores)))
-        base = highest if highest > -np.inf else 0.0
-        total = np.float64(_weigh(scores, np.float32(base)))
+        peak = np.float64(peak_of(scores))
+        if peak > sums[0]:  # what was summed up becomes relative to this score
+            factor = np.exp(sums[0] - peak)
+            _join(blend, later, factor)
+            sums[0], sums[1] = peak, sums[1] * factor
+        elif start % SUMMED == 0:
+            _join(blend, later, 1.0)
+        base = sums[0] if sums[0] > -np.inf else 0.0
+        sums[1] += np.float64(_weigh(scores, np.float32(base)))
         place: Any = np.uint64(0)
         while place + np.uint64(4) <= count:
             _add_four(later, scores, place, values, begin + place)
@@ -100,6 +107,4 @@ def fold(
         while place < count:
             _add(later, scores[place], values, begin + place)
             place += np.uint64(1)
-        factor = np.exp(sums[0] - base)
-        sums[0], sums[1] = highest, sums[1] * factor + total
-        _join(blend, factor, later)
+    _join(blend, later, 1.0)
