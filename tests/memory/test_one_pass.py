@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.attention.kernels import kernel
 from regard.attention.shapes import ShapeError
 from regard.memory import Memory, one_pass, search_loops
 from regard.memory import vectors as vector_files
@@ -81,6 +82,55 @@ def test_a_reading_is_exact(tmp_path, calls, score, dtype, d_value):
         assert not reading[1].any()
         assert memory.read(query[0], mask=mask[:1]).shape == (1, d_value)
     assert len(calls) == 3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("score", [ScaledDot(), Cosine(20.0)], ids=str)
+@torch.no_grad()
+def test_a_reading_in_ram_is_exact_and_a_masked_entry_has_no_effect(
+    calls, monkeypatch, score, dtype
+):
+    monkeypatch.setattr("regard.memory.reading.AT_ONCE", 64)
+    generator = torch.Generator().manual_seed(0)
+    keys, values = (torch.randn(ROWS, width, generator=generator) for width in (WIDTH, 5))
+    query = torch.randn(2, WIDTH, generator=generator).to(dtype)
+    mask = torch.rand(2, ROWS, generator=generator) < 0.5
+    memory = Memory(score=score, normaliser=Softmax(0.7))
+    memory.write(keys.to(dtype), values.to(dtype))
+    for readable in (None, mask, mask[:1], mask.new_ones(2, 1)):
+        reading = memory.read(query.float(), mask=readable)
+        torch.testing.assert_close(
+            reading.double(), exact(memory, query, readable), rtol=1e-6, atol=5e-6
+        )
+    memory.values[3] = torch.inf
+    mask[:, 3] = False
+    assert memory.read(query, mask=mask).isfinite().all()
+    assert len(calls) == 5
+    with kernel("reference"):
+        memory.read(query)
+    memory.read(query.repeat(3, 1))
+    memory.read(query, mask=mask[None])
+    memory.double().read(query)
+    assert len(calls) == 5
+
+
+@torch.no_grad()
+def test_threads_read_as_one_does_and_end_where_one_fails(tmp_path, monkeypatch):
+    query = torch.randn(2, WIDTH, generator=torch.Generator().manual_seed(1))
+    loaded, failures = vector_files.VectorFile.loaded, []
+
+    def load(file, start, *rest):
+        if start and failures:
+            raise KeyboardInterrupt
+        return loaded(file, start, *rest)
+
+    monkeypatch.setattr(vector_files.VectorFile, "loaded", load)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    with folder(tmp_path, Dot()) as memory:
+        torch.testing.assert_close(memory.read(query), exact(memory, query).float())
+        failures.append(1)
+        with pytest.raises(KeyboardInterrupt):
+            memory.read(query)
 
 
 def test_scores_that_grow_and_scores_that_overflow(tmp_path, calls):

@@ -87,6 +87,11 @@ class Entries(nn.Module):
         return (self._parameters if self._trained["value"] else self._buffers)["value"]
 
     @property
+    def has_values(self) -> bool:
+        """Whether there are values, and not only keys."""
+        return self.value is not None
+
+    @property
     def rows(self) -> int:
         """How many positions there are."""
         return len(self)

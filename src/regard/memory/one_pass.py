@@ -1,6 +1,7 @@
 """Readings and searches by compiled loops, which take keys and values from memory once."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from regard.attention.scores import Score
 from regard.attention.scores.score import SHORTEST
 from regard.loops.availability import are_compiled, has_numbers
 from regard.loops.preparing import Preparation
+from regard.loops.threads import run
 from regard.memory.bounded import Linear
 
 LOOPS = Preparation("regard.memory.preparation")
@@ -21,6 +23,7 @@ SCORES = 1 << 17  # that a search holds: they stay in the caches
 MOST = 64  # entries that a search keeps in their order
 
 Span = tuple[int, int]  # the first row of a block, and the one after its last
+Read = Callable[[Span], tuple[np.ndarray, np.ndarray]]
 
 
 def form_of(score: Score, query: Tensor, key: Tensor, normaliser: Any) -> Linear | None:
@@ -32,10 +35,10 @@ def form_of(score: Score, query: Tensor, key: Tensor, normaliser: Any) -> Linear
         key: the keys, or some of their precision and width.
         normaliser: scores to weights.
     """
+    if not (has_numbers(query) and has_numbers(key)):
+        return None
     is_served = type(normaliser) is Softmax and key.dim() == 2 and are_compiled()
     if not is_served or torch.float64 in (query.dtype, key.dtype):
-        return None
-    if not (has_numbers(query) and has_numbers(key)):
         return None
     rows = query.detach().double().flatten(0, -2)
     form = Linear.of(score, rows, key.shape[-1], normaliser.temperature)
@@ -53,34 +56,52 @@ def block_rows(queries: int) -> int:
 
 def part_of(
     form: Linear,
-    blocks: Iterable[tuple[Span, np.ndarray, np.ndarray]],
+    spans: Sequence[Span],
+    readers: Callable[[], Read],
     d_value: int,
     readable: Tensor | None,
 ) -> Part:
-    """The part of all blocks in the reading of few queries.
+    """The part of all blocks in the reading of few queries; torch's threads share out the blocks.
 
     Args:
         form: the scores.
-        blocks: the rows of each, its keys and its values, as `row_loops` reads them.
+        spans: the rows of each block.
+        readers: makes for each thread what reads a block: its keys and its values, as `row_loops` reads them.
         d_value: the width of the values.
-        readable: (queries or 1, entries) which may be read; None for all.
+        readable: (queries or 1, entries or 1) which may be read; None for all.
     """
     from regard.memory.reading_loops import TILE, fold  # and numba
 
     queries = _queries(form)
     count = len(queries)
-    if readable is not None:
-        readable = readable.expand(count, -1).view(
-            torch.uint8
-        )  # numba is slow to recognise booleans
-    sums, blend = _sums(count), np.zeros((count, d_value))
-    room, everything = np.zeros(TILE + d_value, np.float32), np.empty(0, np.uint8)
-    for span, keys, values in blocks:
-        for row, query in enumerate(queries):
-            marks = everything if readable is None else readable[row, slice(*span)].numpy()
-            fold(query, form.by_length, keys, values, marks, sums[row], blend[row], room)
-    maximum, total = torch.from_numpy(sums).unbind(-1)
-    return Part(maximum.float(), total, torch.from_numpy(blend))
+    if readable is not None:  # as bytes: numba is slow to recognise booleans
+        readable = readable.expand(count, spans[-1][1]).view(torch.uint8)
+    everything = np.empty(0, np.uint8)
+    threads = max(1, min(torch.get_num_threads(), len(spans)))
+    sums, blend = _sums(threads, count), np.zeros((threads, count, d_value))
+    faults: list[BaseException] = []
+
+    def fold_share(thread: int) -> None:
+        read, room = readers(), np.zeros(TILE + d_value, np.float32)
+        for span in spans[thread::threads]:
+            keys, values = read(span)
+            for row, query in enumerate(queries):
+                if faults:  # of another thread, or an interrupt
+                    return
+                marks = everything if readable is None else readable[row, slice(*span)].numpy()
+                whole = sums[thread, row], blend[thread, row]
+                fold(query, form.by_length, keys, values, marks, *whole, room)
+
+    def work(thread: int) -> None:
+        try:
+            fold_share(thread)
+        except BaseException as fault:
+            faults.append(fault)
+            raise
+
+    run([partial(work, thread) for thread in range(threads)])
+    maxima, totals = torch.from_numpy(sums).unbind(-1)
+    return Part.stacked(maxima.float(), totals, torch.from_numpy(blend))
 
 
 def best_of(
@@ -138,8 +159,8 @@ def _queries(form: Linear) -> np.ndarray:
     return (form.query / form.temperature).float().contiguous().numpy()
 
 
-def _sums(count: int) -> np.ndarray:
+def _sums(*counts: int) -> np.ndarray:
     """The largest score of each query, and the sum of exponentials, of nothing."""
-    sums = np.zeros((count, 2))
-    sums[:, 0] = -np.inf
+    sums = np.zeros((*counts, 2))
+    sums[..., 0] = -np.inf
     return sums

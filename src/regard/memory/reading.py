@@ -13,23 +13,26 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.attend import attend, look
+from regard.attention.kernels.choose import pinned
 from regard.attention.kernels.ties import level_best
 from regard.attention.looks import Look
 from regard.attention.masks import as_mask
 from regard.attention.masks.mask import check_boolean
 from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser
+from regard.attention.parts import Part
 from regard.attention.products import widen
 from regard.attention.ranking import top
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike, build
 from regard.attention.scores.score import pairwise
 from regard.attention.shapes import check_plane
+from regard.loops.availability import has_numbers
 from regard.memory import one_pass
 from regard.memory.bounded import BoundedReading, Linear, Source, read_bounded
 from regard.memory.coded_entries import AT_ONCE
 from regard.memory.entries import Entries
 from regard.memory.found import EmptyMemoryError
 from regard.memory.objects import floats, is_text, numbers, short, strings
-from regard.memory.one_pass import Span
+from regard.memory.one_pass import Read, Span
 
 Strings = str | Sequence[str]
 EMPTY = "the memory is empty: write entries before looking one up"
@@ -153,10 +156,51 @@ class ReadableEntries(nn.Module):
             return query.new_zeros((*query.shape[:-1], width))
         else:
             keys, options = self._prepared()
+            if (part := self._part(query.to(keys.dtype), mask)) is not None:
+                return part.reading().to(query.dtype)
         reading = attend(query.to(keys.dtype), keys, values, mask=mask, **options)
         return reading.to(query.dtype)
 
     forward = read
+
+    def _part(self, query: Tensor, mask: Any) -> Part | None:
+        """The part of all entries in the reading of few queries by compiled loops; None where `attend` reads them."""
+        values = self.values
+        if values is None or not has_numbers(values) or values.dtype == torch.float64 or pinned():
+            return None
+        if len(query) > one_pass.FEW or not (mask is None or isinstance(mask, Tensor)):
+            return None
+        if (form := self._form(query)) is None:
+            return None
+        part = self._part_of_few(form, query, self._readable(query, mask))
+        is_sound = part is not None and bool(part.blend.isfinite().all())
+        return part if is_sound else None  # `attend` keeps masked infinities out of a reading
+
+    def _part_of_few(self, form: Linear, query: Tensor, readable: Tensor | None) -> Part | None:
+        """The part of all entries in the reading of few queries; None for queries or masks with batch axes."""
+        if query.dim() > 2 or (readable is not None and readable.dim() > 2):
+            return None
+        width: Any = self.entries.d_value
+        return one_pass.part_of(form, self._spans(), self._readers(query), width, readable)
+
+    def _spans(self) -> list[Span]:
+        """The rows of each block."""
+        count = len(self)
+        return [(start, min(start + AT_ONCE, count)) for start in range(0, count, AT_ONCE)]
+
+    def _readers(self, query: Tensor) -> Callable[[], Read]:
+        """Makes for each thread what reads the keys and values of a block as compiled loops take them."""
+        from regard.memory.row_loops import rows_of  # with the compiler
+
+        keys, values = self._prepared()[0].detach(), self.values
+        assert values is not None
+        columns = keys, values.detach()
+
+        def read(span: Span) -> tuple[np.ndarray, np.ndarray]:
+            key, value = (rows_of(column[slice(*span)]) for column in columns)
+            return key, value
+
+        return lambda: read
 
     @torch.no_grad()
     def _read_within(
@@ -274,8 +318,7 @@ class ReadableEntries(nn.Module):
         from regard.memory.row_loops import rows_of  # with the compiler
 
         keys = self._prepared()[0].detach()
-        for start, block in zip(range(0, len(keys), AT_ONCE), keys.split(AT_ONCE), strict=True):
-            yield (start, start + len(block)), rows_of(block)
+        return ((span, rows_of(keys[slice(*span)])) for span in self._spans())
 
     @property
     def _normaliser(self) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import operator
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,12 +24,12 @@ from regard.memory.file import CLASSES, MemoryFileError, check_width, component,
 from regard.memory.found import EmptyMemoryError
 from regard.memory.memory import Memory
 from regard.memory.ngrams import CharacterNgrams
-from regard.memory.one_pass import Span
+from regard.memory.one_pass import Read, Span
 from regard.memory.reading import EMPTY, SHARPNESS, Encoder, with_batch_axes
 from regard.memory.searching import search
 from regard.memory.store import Store
 from regard.memory.stored_entries import StoredEntries
-from regard.memory.vectors import aligned
+from regard.memory.vectors import VectorFile, aligned
 
 
 class StoredMemory(Memory):
@@ -171,12 +171,11 @@ class StoredMemory(Memory):
 
     def _sums(self, query: Tensor, readable: Tensor | None) -> Part:
         """The sum over all blocks, in one pass."""
-        is_plane = query.dim() == 2 and (readable is None or readable.dim() < 3)
-        if is_plane and len(query) <= one_pass.FEW and (form := self._form(query)) is not None:
-            return one_pass.part_of(form, self._pairs(query), self.entries.d_value, readable)
-        values = None
-        if self.entries.store.state.values is not None:
-            values = self._blocks("values", query)
+        if len(query) <= one_pass.FEW and (form := self._form(query)) is not None:
+            part = self._part_of_few(form, query, readable)
+            if part is not None:
+                return part
+        values = self._blocks("values", query) if self.entries.has_values else None
         return Part.sum(
             Part.of(scores, key if values is None else next(values)[1])
             for _, key, scores in self._scores(query, readable, self._normaliser.temperature)
@@ -186,28 +185,35 @@ class StoredMemory(Memory):
         """As of a memory in RAM, with no key: only their precision and width."""
         return self.entries.like, {"score": self.score or ScaledDot()}
 
-    def _pairs(self, query: Tensor) -> Iterator[tuple[Span, np.ndarray, np.ndarray]]:
-        """The rows of each block, its keys and its values, as compiled loops read them."""
-        keys = self._rows("keys", query)
-        if self.entries.store.state.values is None:
-            return ((span, key, key) for span, key in keys)
-        values = self._rows("values", query)
-        return ((span, key, value) for (span, key), (_, value) in zip(keys, values, strict=True))
+    def _spans(self) -> list[Span]:
+        spans: list[Span] = self.entries.store.spans()
+        return spans
+
+    def _readers(self, query: Tensor) -> Callable[[], Read]:
+        def reader() -> Read:
+            read_keys = self._rows("keys", query)
+            if not self.entries.has_values:
+                return lambda span: (keys := read_keys(span), keys)
+            read_values = self._rows("values", query)
+            return lambda span: (read_keys(span), read_values(span))
+
+        return reader
 
     def _key_blocks(self, form: Linear) -> Iterator[tuple[Span, np.ndarray]]:
-        return self._rows("keys", form.query)
+        read = self._rows("keys", form.query)
+        return ((span, read(span)) for span in self._spans())
 
-    def _rows(self, name: str, query: Tensor) -> Iterator[tuple[Span, np.ndarray]]:
+    def _rows(self, name: str, query: Tensor) -> Callable[[Span], np.ndarray]:
+        """Reads a block as compiled loops take it; the next block takes the same room."""
         from regard.memory.row_loops import KINDS, rows_of  # with the compiler
 
-        file, spans = self.entries.store.vectors(name), self.entries.store.spans()
+        file = self.entries.store.vectors(name)
         kind = None if file.is_coded else KINDS.get(file.dtype)
         if kind is None:
-            return ((span, rows_of(block)) for span, block in self._blocks(name, query))
+            read = self._block_reader(name, query)
+            return lambda span: rows_of(read(span))
         room = aligned(file.block * file.row_bytes)
-        return (
-            (span, file.loaded(*span, room).view(kind).reshape(-1, file.width)) for span in spans
-        )
+        return lambda span: file.loaded(*span, room).view(kind).reshape(-1, file.width)
 
     def _read_over_ranks(self, query: Tensor, mask: Tensor | None, group: Any) -> Tensor:
         """The values of the entries of all ranks, blended."""
@@ -275,7 +281,7 @@ class StoredMemory(Memory):
 
     def _scores(
         self, query: Tensor, readable: Tensor | None, temperature: float = 1.0
-    ) -> Iterator[tuple[tuple[int, int], Tensor, Tensor]]:
+    ) -> Iterator[tuple[Span, Tensor, Tensor]]:
         """The rows of each block, its keys, and their scores over the temperature: -inf where they may not be read."""
         score, wide = self.score or ScaledDot(), query.float()
         for span, key in self._blocks("keys", query):
@@ -294,21 +300,28 @@ class StoredMemory(Memory):
         blocks = self._blocks("values", weights)
         return torch.stack([weights[..., slice(*span)] @ value for span, value in blocks]).sum(0)
 
-    def _blocks(self, name: str, query: Tensor) -> Iterator[tuple[tuple[int, int], Tensor]]:
-        """The rows and the vectors of each block in float32; the next block takes the same room.
+    def _blocks(self, name: str, query: Tensor) -> Iterator[tuple[Span, Tensor]]:
+        """The rows and the vectors of each block in float32."""
+        read = self._block_reader(name, query)
+        return ((span, read(span)) for span in self._spans())
+
+    def _block_reader(self, name: str, query: Tensor) -> Callable[[Span], Tensor]:
+        """Reads the vectors of a block in float32; the next block takes the same room.
 
         Where gradients are wanted, each block has room of its own: the backward pass needs it again.
         """
         traced = self._is_traced(query)
-        store = self.entries.store
-        file = store.vectors(name)
+        file: VectorFile = self.entries.store.vectors(name)
         room = aligned(file.block * file.row_bytes)
         is_wide = file.dtype == torch.float32
         wide = None if is_wide else torch.empty(file.block, file.width)
-        for start, stop in store.spans():
-            vectors = file.read(start, stop, room)
+
+        def read(span: Span) -> Tensor:
+            vectors = file.read(*span, room)
             vectors = vectors if wide is None else file.widened(vectors, wide)
-            yield (start, stop), vectors.clone() if traced else vectors
+            return vectors.clone() if traced else vectors
+
+        return read
 
 
 Memory._folders = StoredMemory

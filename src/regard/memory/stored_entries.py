@@ -33,6 +33,10 @@ class StoredEntries:
         return self.store.state.rows - self.store.state.deleted
 
     @property
+    def has_values(self) -> bool:
+        return self.store.state.values is not None
+
+    @property
     def rows(self) -> int:
         return self.store.state.rows
 
