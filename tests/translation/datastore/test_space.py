@@ -40,8 +40,16 @@ def test_a_list_is_that_of_the_nearest_centroid():
     points = space.project(states())
     nearest = torch.cdist(points, space.centroids).argmin(1)
     assert torch.equal(space.lists(points), nearest)
-    assert (space.nearest_lists(points, 3) == nearest[:, None]).any(1).all()
-    assert space.nearest_lists(points, 9).shape == (len(points), 7)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_the_nearest_lists_are_those_of_the_nearest_centroids(compiled):
+    space = Space.fit(states(), 7)
+    points = space.project(states())
+    order = torch.cdist(points, space.centroids).argsort(1)
+    for count in (1, 3, 9):
+        lists = space.nearest_lists(points, count, compiled=compiled)
+        assert torch.equal(lists.sort(1).values, order[:, :count].sort(1).values)
 
 
 def test_lists_are_not_worse_than_the_drawn_centroids():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.translation.datastore.space import COMPONENTS
+from regard.translation.datastore.space import COMPONENTS, FINE, Space
 from regard.translation.datastore.table import Reading, Spans, Table
 
 
@@ -18,7 +18,8 @@ def table(entries: int = 60) -> Table:
 
 
 def queries(count: int) -> torch.Tensor:
-    return torch.randn(count, COMPONENTS, generator=torch.Generator().manual_seed(2)) * 60
+    dice = torch.Generator().manual_seed(2)
+    return Space.queries(torch.randn(count, COMPONENTS, generator=dice) * 80)
 
 
 def reading(*numbers: list[int]) -> Reading:
@@ -37,7 +38,7 @@ def distance_at(read: Reading, point: torch.Tensor, place: int) -> torch.Tensor:
         place, entries = place - len(entries), read.pairs.table
         factor = read.pairs.factors.flatten()[np.searchsorted(entries.starts, place, "right") - 1]
     codes = torch.from_numpy(entries.codes[place]).double()
-    return factor.double() * (point.double() - codes).square().sum()
+    return factor.double() * (point.double() / FINE - codes).square().sum()
 
 
 NUMBERS = [[2, 0], [3, -1], [-1, -1], [1, -1], [0, 3]] * 3
@@ -63,7 +64,10 @@ def test_the_nearest_within_spans(compiled, count):
             for codes in [torch.from_numpy(entries.codes[place]).double()]
         ]
         exact = torch.stack(
-            [factor * (points[row].double() - codes).square().sum() for _, factor, codes in allowed]
+            [
+                factor * (points[row].double() / FINE - codes).square().sum()
+                for _, factor, codes in allowed
+            ]
         )
         best = exact.sort().values[:count]
         size = len(best)

@@ -5,65 +5,75 @@ from typing import Any
 
 import numpy as np
 
-from regard.loops.compiling import compiled, inner, inner_sum, lanes
+from regard.loops.code_products import weighted_difference
+from regard.loops.compiling import compiled, inner
 from regard.loops.exponentials import exponential
 from regard.loops.rows import exponential_sum, insert, peak_of
-from regard.translation.datastore.space import COMPONENTS
+from regard.translation.datastore.space import COMPONENTS, FINE
 
-_BLOCK = 64  # texts that are passed over together where none has a score among the best
-
-
-@inner_sum
-def _distance(query: Any, code: Any) -> Any:
-    lanes()
-    total = np.float32(0)
-    for i in range(np.uint64(COMPONENTS)):
-        difference = query[i] - np.float32(code[i])
-        total += difference * difference
-    return total
+_BLOCK = 64  # numbers that are passed over together where none is among the best
+_NOTHING = np.float32(16)  # temperatures: e^-16 is lost when a float32 is added to 1
+_STEP = np.float32(FINE // 2)
+_difference = weighted_difference(COMPONENTS, FINE // 2)
 
 
 @inner
-def _insert(distances: Any, places: Any, distance: Any, place: Any) -> None:
-    """Put a distance that is below the last one where it belongs, behind its equals; the last one leaves."""
-    rank = distances.size - 1
-    while rank > 0 and distance < distances[rank - 1]:
-        distances[rank], places[rank] = distances[rank - 1], places[rank - 1]
-        rank -= 1
-    distances[rank], places[rank] = distance, place
+def _best(row: Any, best: Any, places: Any) -> None:
+    """Put the numbers of a row that are above the last of the best among these, of equals the first first."""
+    for block in range(0, row.size, _BLOCK):
+        numbers = row[block : block + _BLOCK]
+        if peak_of(numbers) > best[-1]:
+            for i in range(numbers.size):
+                if numbers[i] > best[-1]:
+                    insert(best, places, numbers[i], block + i)
+
+
+@compiled
+def greatest(rows: Any, best: Any, places: Any) -> None:
+    """The greatest numbers of each row and where they stand, the greatest first."""
+    best[:] = -np.inf
+    for row in range(len(rows)):
+        _best(rows[row], best[row], places[row])
 
 
 @inner
-def _search(readings: Any, row: Any, query: Any, distances: Any, places: Any) -> None:
-    """The nearest entries of a query: d_i = f |q - c_i|^2 over the codes c of each span, whose factor is f.
+def _search(readings: Any, row: Any, query: Any, farthest: Any, scores: Any, places: Any) -> None:
+    """The scores -d of the entries of a query that are nearest, and nearer than `farthest`; of the others -farthest.
 
-    The places of one table come after all those of the table before it.
+        d_i = f |q - c_i|^2 = f (|q|^2 + sum_j c_ij (c_ij - 2 q_j))
+
+    over the codes c of each span, whose factor is f, in whole numbers: s d for s = 64, by the query 2 s q. The places
+    of one table come after all those of the table before it.
     """
-    distances[:] = np.inf
+    scores[:] = -farthest
     places[:] = -1
+    square = 0
+    for j in range(query.size):
+        square += np.int64(query[j]) * np.int64(query[j])
+    square //= 2 * FINE
     offset = 0
     for starts, codes, spans, factors in readings:
         for k in range(spans.shape[1]):
-            span, factor = spans[row, k], factors[row, k]
+            span, factor = spans[row, k], -factors[row, k] / _STEP
             for place in range(np.uint64(starts[span]), np.uint64(starts[span + 1])):
-                distance = factor * _distance(query, codes[place])
-                if distance < distances[-1]:
-                    _insert(distances, places, distance, offset + np.int64(place))
+                score = factor * np.float32(square + _difference(codes, place, query))
+                if score > scores[-1]:
+                    insert(scores, places, score, offset + np.int64(place))
         offset += len(codes)
 
 
 @compiled
-def nearest(readings: Any, queries: Any, distances: Any, places: Any) -> None:
-    """The distances and places of the nearest entries of each query, the nearest first.
+def nearest(readings: Any, queries: Any, scores: Any, places: Any) -> None:
+    """The scores -d and places of the nearest entries of each query, the nearest first.
 
     Args:
         readings: of two tables, for each: where each span begins and where the last one ends, the codes of the
             entries, and for each query the spans that it reads and the factors of the squared distances to them.
-        queries: in the unit of codes.
-        distances, places: the answer; inf and -1 where there are fewer entries.
+        queries: in fine steps (see `Space.queries`).
+        scores, places: the answer; -inf and -1 where there are fewer entries.
     """
     for row in range(len(queries)):
-        _search(readings, row, queries[row], distances[row], places[row])
+        _search(readings, row, queries[row], np.float32(np.inf), scores[row], places[row])
 
 
 @compiled
@@ -72,7 +82,7 @@ def mix(
     tokens: Any,
     settings: Any,
     queries: Any,
-    distances: Any,
+    scores: Any,
     places: Any,
     logits: Any,
 ) -> None:
@@ -84,20 +94,20 @@ def mix(
         readings, queries: as of `nearest`.
         tokens: y, what followed each entry of the two tables.
         settings: T, r and w; T and r in the unit of distances.
-        distances, places: room for the nearest entries.
+        scores, places: room for the nearest entries.
         logits: of p.
     """
     temperature, reach, weight = settings
     of_lists, of_pairs = tokens
     for row in range(len(logits)):
-        shares, near, values = distances[row], places[row], logits[row]
-        _search(readings, row, queries[row], shares, near)
-        # Each d_i becomes e^((m - d_i) / T), m = min(d_1, r).
-        lowest = min(shares[0], reach)
-        of_model = exponential((lowest - reach) / temperature)
+        shares, near, values = scores[row], places[row], logits[row]
+        _search(readings, row, queries[row], reach + _NOTHING * temperature, shares, near)
+        # Each -d_i becomes e^((m - d_i) / T), m = min(d_1, r).
+        highest = max(shares[0], -reach)
+        of_model = exponential((-reach - highest) / temperature)
         count, total = 0, of_model
         while count < near.size and near[count] >= 0:
-            shares[count] = exponential((lowest - shares[count]) / temperature)
+            shares[count] = exponential((shares[count] - highest) / temperature)
             total += shares[count]
             count += 1
         # p = e^x / Z becomes (e^x + Z w a / (1 - w sum a)) / Z': a softmax takes Z' off.
@@ -139,17 +149,12 @@ def most_similar(
         total = np.float32(0)
         for word in words[begin : ends[row]]:
             total += rarity[word]
-            for entry in range(starts[word], starts[word + 1]):
-                sums[texts[entry]] += scores[entry]
+            for entry in range(np.uint64(starts[word]), np.uint64(starts[word + 1])):
+                sums[np.uint64(texts[entry])] += scores[entry]
         begin = ends[row]
         best[row] = 0
         numbers[row] = -1
         highest = best[row]
-        for block in range(0, sums.size, _BLOCK):
-            scored = sums[block : block + _BLOCK]
-            if peak_of(scored) > highest[-1]:
-                for i in range(scored.size):
-                    if scored[i] > highest[-1]:
-                        insert(highest, numbers[row], scored[i], block + i)
+        _best(sums, highest, numbers[row])
         for k in range(highest.size):
             highest[k] = highest[k] / total if total > 0 else np.float32(0)

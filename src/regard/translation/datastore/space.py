@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 
 import torch
-from jaxtyping import Float, Int, Int8
+from jaxtyping import Float, Int, Int8, Int16
 from safetensors.torch import save
 from torch import Tensor
 from torch.nn import functional as F
@@ -14,6 +14,8 @@ from torch.nn import functional as F
 from regard import files, tensor_files
 
 COMPONENTS = 48
+FINE = 128  # steps of a query within one of a code
+_FARTHEST = 192 * FINE  # of a query, so that it and a code fit into 16 bits
 _STEPS = 127  # of a code, on either side of zero
 _REACH = 4.0  # standard deviations of the first component that codes reach
 _ROUNDS = 6  # of k-means
@@ -84,16 +86,33 @@ class Space:
     ) -> Int8[Tensor, "states components"]:
         return points.round().clamp(-_STEPS, _STEPS).to(torch.int8)
 
+    @staticmethod
+    def queries(
+        points: Float[Tensor, "states components"],
+    ) -> Int16[Tensor, "states components"]:
+        """States that look for near codes, in fine steps; they reach 1.5 times as far as codes do."""
+        return (points * FINE).round_().clamp_(-_FARTHEST, _FARTHEST).to(torch.int16)
+
     def lists(self, points: Float[Tensor, "states components"]) -> Int[Tensor, " states"]:
         """The list of each state."""
         return assigned(points, self.centroids)
 
     def nearest_lists(
-        self, points: Float[Tensor, "states components"], count: int
+        self, points: Float[Tensor, "states components"], count: int, *, compiled: bool = False
     ) -> Int[Tensor, "states few"]:
         """The lists whose centroids are nearest."""
         closeness = torch.addmm(self._offsets, points, self.centroids.T, alpha=2)
-        return torch.topk(closeness, min(count, len(self.centroids)), sorted=False).indices
+        few = min(count, len(self.centroids))
+        if not compiled:
+            return torch.topk(closeness, few, sorted=False).indices
+        from regard.translation.datastore import nearest_loops  # with the compiler
+
+        best, lists = (
+            torch.empty(len(points), few),
+            torch.zeros(len(points), few, dtype=torch.int64),
+        )
+        nearest_loops.greatest(closeness.numpy(), best.numpy(), lists.numpy())
+        return lists
 
     def write(self, path: Path) -> None:
         tensors = {field.name: getattr(self, field.name).contiguous() for field in fields(self)}

@@ -7,16 +7,16 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Int16
 from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.loops.threads import run_shares
-from regard.translation.datastore.space import COMPONENTS
+from regard.translation.datastore.space import COMPONENTS, FINE
 
 _LEAST = 12  # queries for which a second thread pays
 
-Queries = Float[Tensor, "queries components"]
+Queries = Int16[Tensor, "queries components"]  # in fine steps (see `Space.queries`)
 Places = Int[Tensor, "queries few"]
 
 
@@ -113,9 +113,9 @@ class Reading(NamedTuple):
             return self._nearest_plain(queries, count)
         from regard.translation.datastore import nearest_loops
 
-        distances, places = _room(len(queries), count)
-        self._run(nearest_loops.nearest, (), queries, distances, places)
-        return distances, places
+        scores, places = _room(len(queries), count)
+        self._run(nearest_loops.nearest, (), queries, scores, places)
+        return scores.neg_(), places
 
     def mix(
         self,
@@ -148,14 +148,16 @@ class Reading(NamedTuple):
 
     def _run(self, loop: Any, constants: tuple[Any, ...], *tensors: Tensor) -> None:
         """Call a loop for shares of the queries; it writes the tensors after the first."""
+        arrays = [tensor.numpy() for tensor in tensors]
+        rows = [(numbers.numpy(), factors.numpy()) for _, numbers, factors in self]
 
         def compute(begin: int, end: int) -> None:
             share = slice(begin, end)
             readings = tuple(
-                (table.starts, table.codes, numbers[share].numpy(), factors[share].numpy())
-                for table, numbers, factors in self
+                (spans.table.starts, spans.table.codes, numbers[share], factors[share])
+                for spans, (numbers, factors) in zip(self, rows, strict=True)
             )
-            loop(readings, *constants, *(tensor[share].numpy() for tensor in tensors))
+            loop(readings, *constants, *(array[share] for array in arrays))
 
         run_shares(len(tensors[0]), compute, least=_LEAST)
 
@@ -169,7 +171,7 @@ class Reading(NamedTuple):
                 order, counts = table.entries(numbers[row].numpy())
                 codes = torch.from_numpy(table.codes[order]).float()
                 scale = factors[row].repeat_interleave(torch.from_numpy(counts))
-                squares.append((query - codes).square().sum(1) * scale)
+                squares.append((query / FINE - codes).square().sum(1) * scale)
                 entries.append(torch.from_numpy(order + offset))
                 offset += len(table)
             best = torch.cat(squares).argsort(stable=True)[:count]
@@ -179,5 +181,5 @@ class Reading(NamedTuple):
 
 
 def _room(queries: int, count: int) -> tuple[Tensor, Tensor]:
-    """For the distances and places of the nearest entries."""
+    """For the distances or scores, and the places, of the nearest entries."""
     return torch.empty(queries, count), torch.empty(queries, count, dtype=torch.int64)

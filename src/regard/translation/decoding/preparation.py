@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from regard.translation.datastore.nearest_loops import mix, nearest
+from regard.translation.datastore import nearest_loops
 from regard.translation.decoding.search_loops import best_few
 from regard.translation.engines.compiled import forward_loops as loops
 
@@ -21,5 +21,7 @@ def compile_loops() -> None:
     numbers = np.zeros((0, 1), np.int64)
     best_few(ids, table[:0], table[:0], table[:0], numbers)
     readings = ((ids, np.zeros((0, 1), np.int8), numbers, table[:0]),) * 2
-    nearest(readings, table[:0], table[:0], numbers)
-    mix(readings, (ids, ids), (np.float32(1),) * 3, table[:0], table[:0], numbers, table[:0])
+    queries, few = np.zeros((0, 1), np.int16), (table[:0], numbers)
+    nearest_loops.greatest(table[:0], *few)
+    nearest_loops.nearest(readings, queries, *few)
+    nearest_loops.mix(readings, (ids, ids), (np.float32(1),) * 3, queries, *few, table[:0])

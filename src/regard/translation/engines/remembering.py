@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.translation.datastore import Datastore, Mixing, Space
-from regard.translation.datastore.table import Reading, Spans, Table
+from regard.translation.datastore.table import Queries, Reading, Spans, Table
 from regard.translation.engines.engine import SearchEngine
 from regard.translation.models.protocol import Lengths, Logits, SourceIds, State, Words, as_state
 
@@ -76,15 +76,16 @@ class Recall:
         return spans.select(torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)))
 
     def _reading(
-        self, hidden: Float[Tensor, "rows width"], similar: Spans
-    ) -> tuple[Tensor, Reading]:
-        """The states in the unit of codes, and what they read."""
+        self, hidden: Float[Tensor, "rows width"], similar: Spans, compiled: bool
+    ) -> tuple[Queries, Reading]:
+        """The states as queries, and what they read."""
         points = self.space.project(hidden)
-        lists = Spans.none(len(points))
         if self.mixing.lists:
-            nearest = self.space.nearest_lists(points, self.mixing.lists)
+            nearest = self.space.nearest_lists(points, self.mixing.lists, compiled=compiled)
             lists = Spans.plain(self.tables[0], nearest)
-        return points, Reading(lists, similar)
+        else:
+            lists = Spans.none(len(points))
+        return self.space.queries(points), Reading(lists, similar)
 
     def nearest(
         self,
@@ -98,8 +99,8 @@ class Recall:
 
         Where there are fewer, inf, -1 and -1.
         """
-        points, reading = self._reading(hidden, similar)
-        squares, places = reading.nearest(points, count, compiled=compiled)
+        queries, reading = self._reading(hidden, similar, compiled)
+        squares, places = reading.nearest(queries, count, compiled=compiled)
         return squares * self.space.unit, reading.tokens(places), reading.sentences(places)
 
     def weights(self, distances: Float[Tensor, "rows few"]) -> Float[Tensor, "rows few"]:
@@ -121,8 +122,8 @@ class Recall:
         mixing, unit = self.mixing, self.space.unit
         if compiled and in_place:
             settings = mixing.temperature / unit, mixing.reach / unit, mixing.weight
-            points, reading = self._reading(hidden, similar)
-            reading.mix(logits, points, mixing.neighbours, settings)
+            queries, reading = self._reading(hidden, similar, compiled)
+            reading.mix(logits, queries, mixing.neighbours, settings)
             return logits
         added, tokens, _ = self._added(hidden, similar)
         memory = torch.zeros_like(logits, dtype=torch.float32)
