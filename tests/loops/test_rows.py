@@ -1,4 +1,4 @@
-"""The largest of a row, in loops of every precision."""
+"""The largest of a row, and of a row of any length."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from regard.loops.compiling import njit
-from regard.loops.rows import largest
+from regard.loops.rows import largest, peak_of
 
 
 @njit
@@ -34,3 +34,19 @@ def test_nan_is_passed_over(place):
     row[place] = np.nan
     assert of(row, 0, 48) == np.nanmax(row)
     assert of(np.full(16, -np.inf, np.float32), 0, 16) == -np.inf
+
+
+@njit
+def peak(row: Any) -> Any:
+    return peak_of(row)
+
+
+@pytest.mark.parametrize("n", [1, 15, 16, 37])
+def test_the_peak_of_a_row_of_any_length(n):
+    row = np.random.default_rng(n).normal(size=n).astype(np.float32)
+    for place in range(n):
+        raised = row.copy()
+        raised[place] = 5
+        assert peak(raised) == 5
+    assert peak(row) == row.max()
+    assert peak(np.full(n, -np.inf, np.float32)) == -np.inf

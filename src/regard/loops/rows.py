@@ -88,8 +88,9 @@ def largest(row: Any, at: Any, count: Any) -> Any:
 @inner
 def peak_of(row: Any) -> Any:
     """The largest number; -inf if all are, and a NaN may be lost."""
-    best = row[0]
-    for i in range(np.uint64(row.size)):
+    in_vectors = row.size - row.size % width_of(row)
+    best = largest(row, 0, in_vectors) if in_vectors else row[0]
+    for i in range(in_vectors, row.size):
         best = row[i] if row[i] > best else best
     return best
 
