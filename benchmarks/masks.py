@@ -1,13 +1,14 @@
 """Masks of positions: regard.attend beside torch's fused attention with the mask written out, and cut to fit.
 
-python benchmarks/masks.py [--threads 1] [--rounds 5] [--lengths 2048 8192] [--missing]
+python benchmarks/masks.py [--threads 1] [--rounds 5] [--lengths 2048 8192] [--heads 1] [--flex] [--missing]
     [--out benchmarks/results/masks.json]
 
 "cut to fit" is the fastest way to call F.scaled_dot_product_attention that we know for each mask: blocks of a window,
 keys cut to their length, one call for each document. Each mask needs code of its own. "written out" is measured up to
-4,096 positions. Both are measured with dropout as well, and one window with ALiBi. Seconds are those of the processor,
-in turns. The file is written after each row, and keeps the rows that are not measured now; --missing measures only
-those that it does not hold.
+4,096 positions. Both are measured with dropout as well, and one window with ALiBi over one head. "flex" is
+flex_attention, compiled for each mask and length; on a processor it has no backward pass. Seconds are those of the
+processor, in turns. The file is written after each row, and keeps the rows that are not measured now; --missing
+measures only those that it does not hold.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ import torch
 from _measure import write
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import regard
 from regard import masks
 from regard.positions import Alibi
 
 WINDOW, DOCUMENTS, WIDTH = 128, 8, 64
+SLOPE = 2**-8  # of ALiBi for one head
 CAUSAL = masks.causal(align="start")
 LARGEST = 4096  # positions of a mask that is written out
 Attend = Callable[..., Tensor]
@@ -83,31 +86,57 @@ def length_of(keys: int) -> int:
 MASKS: dict[str, tuple[Callable[[int], masks.Mask], Attend]] = {
     "causal": (lambda n: CAUSAL, lambda *sides, **how: sdpa(*sides, is_causal=True, **how)),
     "window": (lambda n: masks.band(WINDOW, 0), window),
-    "window, ALiBi": (lambda n: masks.band(WINDOW, 0), partial(window, slope=2**-8)),
+    "window, ALiBi": (lambda n: masks.band(WINDOW, 0), partial(window, slope=SLOPE)),
     "causal & padding": (lambda n: CAUSAL & masks.padding([length_of(n)]), padded),
     "padding": (lambda n: masks.padding([length_of(n)]), partial(padded, causal=False)),
     "documents": (lambda n: masks.documents(torch.arange(n) * DOCUMENTS // n), documents),
     "packed": (lambda n: masks.packed([n // DOCUMENTS] * DOCUMENTS), documents),
     "prefix": (lambda n: CAUSAL | masks.padding([n // 4]), prefix),
 }
+# The same masks as functions for flex_attention.
+FUNCTIONS: dict[str, Callable[[int], Any]] = {
+    "causal": lambda n: lambda b, h, q, k: q >= k,
+    "window": lambda n: lambda b, h, q, k: (q >= k) & (q - k <= WINDOW),
+    "causal & padding": lambda n: lambda b, h, q, k: (q >= k) & (k < length_of(n)),
+    "padding": lambda n: lambda b, h, q, k: k < length_of(n),
+    "documents": lambda n: lambda b, h, q, k: q * DOCUMENTS // n == k * DOCUMENTS // n,
+    "prefix": lambda n: lambda b, h, q, k: (q >= k) | (k < n // 4),
+}
+FUNCTIONS |= {"window, ALiBi": FUNCTIONS["window"], "packed": FUNCTIONS["documents"]}
 PASSES = {"forward": 0.0, "both": 0.0, "both, dropout": 0.1}
 
 
-def compare(name: str, length: int, passes: str, rounds: int) -> dict[str, Any]:
-    """Median seconds of ours, cut to fit, and with the mask written out."""
+def alibi(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return score - SLOPE * (q - k).abs()
+
+
+def flex(name: str, length: int) -> Attend:
+    """flex_attention, which is compiled in its first call."""
+    torch.compiler.reset()
+    blocks = create_block_mask(FUNCTIONS[name](length), None, None, length, length, device="cpu")
+    changed = {"score_mod": alibi} if "ALiBi" in name else {}
+    return partial(torch.compile(flex_attention, dynamic=False), block_mask=blocks, **changed)
+
+
+def compare(
+    name: str, length: int, heads: int, passes: str, rounds: int, has_flex: bool
+) -> dict[str, Any]:
+    """Median seconds of ours, cut to fit, with the mask written out, and of flex."""
     rule, cut = MASKS[name]
     torch.manual_seed(0)
     trains, dropout = passes != "forward", PASSES[passes]
-    sides = [torch.randn(1, 1, length, WIDTH, requires_grad=trains) for _ in range(3)]
+    sides = [torch.randn(1, heads, length, WIDTH, requires_grad=trains) for _ in range(3)]
     mask, bias = rule(length), Alibi(1) if "ALiBi" in name else None
     attends: dict[str, Attend] = {
         "ours": lambda *sides: regard.attend(*sides, mask=mask, bias=bias, dropout=dropout),
         "cut to fit": partial(cut, dropout_p=dropout),
     }
     if length <= LARGEST and bias is None:
-        dense = mask.dense((1, 1), length, length)
+        dense = mask.dense((1, heads), length, length)
         attends["written out"] = partial(sdpa, attn_mask=dense, dropout_p=dropout)
-    upstream = torch.randn(1, 1, length, WIDTH)
+    if has_flex and not trains:
+        attends["flex"] = flex(name, length)
+    upstream = torch.randn(1, heads, length, WIDTH)
     seconds: dict[str, list[float]] = {way: [] for way in attends}
     for turn in range(rounds + 1):
         for way, attend in attends.items():
@@ -125,6 +154,7 @@ def compare(name: str, length: int, passes: str, rounds: int) -> dict[str, Any]:
     return {
         "mask": name,
         "length": length,
+        "heads": heads,
         "pass": passes,
         **medians,
         **ratios,
@@ -136,20 +166,25 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--lengths", type=int, nargs="+", default=[2048, 8192])
+    parser.add_argument("--heads", type=int, nargs="+", default=[1])
+    parser.add_argument("--flex", action="store_true", help="half a minute more for each mask")
     parser.add_argument("--missing", action="store_true")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    rows: dict[tuple[int, str, str], dict[str, Any]] = {}
+    rows: dict[tuple[int, int, str, str], dict[str, Any]] = {}
     if options.out and options.out.exists():
         stored = json.loads(options.out.read_text())["masks"]
-        rows = {(row["length"], row["mask"], row["pass"]): row for row in stored}
-    for place in product(options.lengths, MASKS, PASSES):
-        if options.missing and place in rows:
+        rows = {
+            (row["length"], row.setdefault("heads", 1), row["mask"], row["pass"]): row
+            for row in stored
+        }
+    for place in product(options.lengths, options.heads, MASKS, PASSES):
+        length, heads, name, passes = place
+        if (options.missing and place in rows) or (heads > 1 and "ALiBi" in name):
             continue
-        length, name, passes = place
         with torch.set_grad_enabled(passes != "forward"):
-            rows[place] = row = compare(name, length, passes, options.rounds)
+            rows[place] = row = compare(name, length, heads, passes, options.rounds, options.flex)
         print({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}, flush=True)
         if options.out:
             write(options.out, {"masks": list(rows.values())}, keeps=options.out)
