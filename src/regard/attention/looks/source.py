@@ -59,14 +59,16 @@ class BlockSource(ABC):
 
     def _region(self, rows: Tensor | None, start: int, stop: int) -> Region:
         """Some rows of all batch entries, with the keys that they read."""
-        at = slice(start, stop)
-        strip = torch.arange(start, stop, device=self.device) if rows is None else rows[at]
+        strip = self._rows_between(rows, start, stop)
         runs, common = self._reads(strip)
         width = sum(map(len, runs))
         begin, end = (runs[0].start, runs[-1].stop) if runs else (0, 0)
         across = slice(begin, end) if width == end - begin else positions_of(runs, self.device)
         entries = (slice(None),) * len(self.batch)
-        return Region(entries, at, strip, runs, common, width, across)
+        return Region(entries, slice(start, stop), strip, runs, common, width, across)
+
+    def _rows_between(self, rows: Tensor | None, start: int, stop: int) -> Tensor:
+        return torch.arange(start, stop, device=self.device) if rows is None else rows[start:stop]
 
     def _reads(self, rows: Tensor) -> tuple[Sequence[range], range]:
         """The keys that some of these rows read, and those that all of them read."""
@@ -126,12 +128,13 @@ class SoftmaxBlocks(BlockSource):
         start, count = 0, self.queries if rows is None else len(rows)
         room = self._room() // self._planes
         while start < count:
-            lowest = stop = min(start + LEAST, count)
-            region = self._region(rows, start, stop)
+            stop = min(start + LEAST, count)
             if stop < count:
-                height = min(room // max(1, region.width), max(128, region.width))
+                runs, _ = self._reads(self._rows_between(rows, start, stop))
+                width = sum(map(len, runs))
+                height = min(room // max(1, width), max(128, width))
                 stop = min(start + max(LEAST, height // LEAST * LEAST), count)
-            yield self._region(rows, start, stop) if stop > lowest else region
+            yield self._region(rows, start, stop)
             start = stop
 
     def _reads(self, rows: Tensor) -> tuple[Sequence[range], range]:
