@@ -33,14 +33,19 @@ def browser():
         browser.close()
 
 
+@pytest.fixture(scope="session")
+def recorder(browser) -> Recorded:
+    """The page of all tests: to make one takes the browser longer than to show the explorer in it."""
+    context = browser.new_context(reduced_motion="reduce")
+    context.set_default_timeout(PATIENCE)
+    return Recorded(context.new_page())
+
+
 class Recorded:
     """A page with the requests that it made and the errors of its console."""
 
     def __init__(self, page) -> None:
         self.page = page
-        self.requests: list[str] = []
-        self.errors: list[str] = []
-        self._open = 0
         page.on("request", lambda request: self._count_request(request.url))
         page.on("requestfinished", lambda _: self._answered())
         page.on("requestfailed", lambda _: self._answered())
@@ -50,6 +55,15 @@ class Recorded:
             "console",
             lambda line: self.errors.append(line.text) if line.type == "error" else None,
         )
+        self.clear()
+
+    def clear(self) -> None:
+        """Show an empty page, and forget what was recorded."""
+        self.page.goto("about:blank")
+        self.page.mouse.move(0, 0)
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        self._open = 0
 
     def _count_request(self, url: str) -> None:
         self.requests.append(url)
@@ -67,24 +81,21 @@ class Recorded:
 
 
 @pytest.fixture
-def open_page(browser):
-    """Open an address; closes the pages at the end of the test."""
-    contexts = []
+def open_page(recorder):
+    """Open an address on an empty page, which has forgotten the address before."""
 
-    def open_recorded(address: str, width: int = 1280, height: int = 900, **how) -> Recorded:
-        context = browser.new_context(
-            viewport={"width": width, "height": height}, reduced_motion="reduce", **how
-        )
-        context.set_default_timeout(PATIENCE)
-        contexts.append(context)
-        recorded = Recorded(context.new_page())
-        recorded.page.goto(address)
-        recorded.page.wait_for_selector("#regard-explorer[data-ready]")
-        return recorded
+    def open_recorded(
+        address: str, width: int = 1280, height: int = 900, offline: bool = False
+    ) -> Recorded:
+        recorder.clear()
+        recorder.page.set_viewport_size({"width": width, "height": height})
+        recorder.page.context.set_offline(offline)
+        recorder.page.goto(address)
+        recorder.page.wait_for_selector("#regard-explorer[data-ready]")
+        return recorder
 
     yield open_recorded
-    for context in contexts:
-        context.close()
+    recorder.clear()  # no server waits for its connections
 
 
 def explored(explorer) -> AbstractContextManager[str]:
