@@ -163,6 +163,8 @@ def folders(
     memory.verify()
     keys, path = memory.keys, folder / "1" / "keys"
     assert keys is not None
+    in_ram = Memory()
+    in_ram.write(keys)
     room = torch.empty(SCANNED, dtype=torch.uint8).numpy()
 
     def scan() -> None:
@@ -178,6 +180,7 @@ def folders(
         rows[f"folder, {queries} of {entries:,} x {WIDE}, {name}"] = {
             "read": lambda query=query: memory.read(query),
             "find": lambda query=query: memory.find(query, BEST),
+            "read in RAM": lambda query=query: in_ram.read(query),
             "attend in RAM": lambda near=near: regard.attend(near, keys, keys),
             "scan": scan,
         }
