@@ -148,9 +148,11 @@ class SoftmaxBlocks(BlockSource):
             return
         place = 0
         for run in strip.runs:
-            before = range(run.start, min(run.stop, strip.common.start))
-            after = range(max(run.start, strip.common.stop), run.stop)
-            for edge in (before, after):
+            edges = (
+                range(run.start, min(run.stop, strip.common.start)),
+                range(max(run.start, strip.common.stop), run.stop),
+            )
+            for edge in edges:
                 if edge:
                     columns = torch.arange(edge.start, edge.stop, device=self.device)
                     window = self._mask.window(strip.rows, columns, self.frame)
