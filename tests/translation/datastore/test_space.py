@@ -7,6 +7,7 @@ import torch
 
 from regard.tensor_files import TensorFileError
 from regard.translation.datastore.space import Space, assigned
+from regard.translation.datastore.table import Spans, Table
 
 
 def states(count: int = 400) -> torch.Tensor:
@@ -48,8 +49,8 @@ def test_the_nearest_lists_are_those_of_the_nearest_centroids(compiled):
     points = space.project(states())
     order = torch.cdist(points, space.centroids).argsort(1)
     for count in (1, 3, 9):
-        lists = space.nearest_lists(points, count, compiled=compiled)
-        assert torch.equal(lists.sort(1).values, order[:, :count].sort(1).values)
+        spans = Spans.nearest(Table.empty(), space.closeness(points), count, compiled=compiled)
+        assert torch.equal(spans.numbers.sort(1).values, order[:, :count].sort(1).values)
 
 
 def test_lists_are_not_worse_than_the_drawn_centroids():

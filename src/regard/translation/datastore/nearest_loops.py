@@ -30,8 +30,9 @@ def _best(row: Any, best: Any, places: Any) -> None:
 
 @compiled
 def greatest(rows: Any, best: Any, places: Any) -> None:
-    """The greatest numbers of each row and where they stand, the greatest first."""
+    """The greatest numbers of each row and where they stand, the greatest first; 0 where they are not numbers."""
     best[:] = -np.inf
+    places[:] = 0
     for row in range(len(rows)):
         _best(rows[row], best[row], places[row])
 
@@ -47,7 +48,7 @@ def _search(readings: Any, row: Any, query: Any, farthest: Any, scores: Any, pla
     """
     scores[:] = -farthest
     places[:] = -1
-    square = 0
+    square = np.int64(0)
     for j in range(query.size):
         square += np.int64(query[j]) * np.int64(query[j])
     square //= 2 * FINE

@@ -97,22 +97,11 @@ class Space:
         """The list of each state."""
         return assigned(points, self.centroids)
 
-    def nearest_lists(
-        self, points: Float[Tensor, "states components"], count: int, *, compiled: bool = False
-    ) -> Int[Tensor, "states few"]:
-        """The lists whose centroids are nearest."""
-        closeness = torch.addmm(self._offsets, points, self.centroids.T, alpha=2)
-        few = min(count, len(self.centroids))
-        if not compiled:
-            return torch.topk(closeness, few, sorted=False).indices
-        from regard.translation.datastore import nearest_loops  # with the compiler
-
-        best, lists = (
-            torch.empty(len(points), few),
-            torch.zeros(len(points), few, dtype=torch.int64),
-        )
-        nearest_loops.greatest(closeness.numpy(), best.numpy(), lists.numpy())
-        return lists
+    def closeness(
+        self, points: Float[Tensor, "states components"]
+    ) -> Float[Tensor, "states lists"]:
+        """2 q . c - |c|^2 of each centroid, which falls with the distance."""
+        return torch.addmm(self._offsets, points, self.centroids.T, alpha=2)
 
     def write(self, path: Path) -> None:
         tensors = {field.name: getattr(self, field.name).contiguous() for field in fields(self)}

@@ -75,6 +75,25 @@ class Spans(NamedTuple):
         return cls(table, numbers, torch.ones(numbers.shape))
 
     @classmethod
+    def nearest(
+        cls,
+        table: Table,
+        closeness: Float[Tensor, "queries lists"],
+        count: int,
+        *,
+        compiled: bool,
+    ) -> Self:
+        """The lists that are closest to each query (see `Space.closeness`)."""
+        few = min(count, closeness.shape[1])
+        if not compiled:
+            return cls.plain(table, torch.topk(closeness, few, sorted=False).indices)
+        from regard.translation.datastore import nearest_loops
+
+        best, lists = _room(len(closeness), few)
+        nearest_loops.greatest(closeness.numpy(), best.numpy(), lists.numpy())
+        return cls.plain(table, lists)
+
+    @classmethod
     def none(cls, queries: int) -> Self:
         return cls.plain(Table.empty(), torch.zeros(queries, 0, dtype=torch.int64))
 
@@ -181,5 +200,5 @@ class Reading(NamedTuple):
 
 
 def _room(queries: int, count: int) -> tuple[Tensor, Tensor]:
-    """For the distances or scores, and the places, of the nearest entries."""
+    """For the distances or scores, and the places, of the nearest entries or lists."""
     return torch.empty(queries, count), torch.empty(queries, count, dtype=torch.int64)

@@ -81,8 +81,8 @@ class Recall:
         """The states as queries, and what they read."""
         points = self.space.project(hidden)
         if self.mixing.lists:
-            nearest = self.space.nearest_lists(points, self.mixing.lists, compiled=compiled)
-            lists = Spans.plain(self.tables[0], nearest)
+            closeness = self.space.closeness(points)
+            lists = Spans.nearest(self.tables[0], closeness, self.mixing.lists, compiled=compiled)
         else:
             lists = Spans.none(len(points))
         return self.space.queries(points), Reading(lists, similar)
