@@ -110,7 +110,7 @@ class Linear(NamedTuple):
         if not is_dots(inner):
             return None
         key = query.new_zeros(1, width).expand(len(query), -1)  # `General` changes the fewer
-        factor, unchanged_key, scale = inner.factors(query, key)  # type: ignore[attr-defined]
+        factor, unchanged_key, scale = inner.factors(query, key)
         by_length = type(inner) is Cosine
         if factor.dim() != 2 or not (by_length or unchanged_key is key):
             return None

@@ -43,6 +43,13 @@ def parameter(*shape: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(*shape))
 
 
+def parameter_of(module: nn.Module, name: str, dtype: torch.dtype) -> Tensor:
+    """A parameter in this precision. As an attribute, or converted to its own dtype, it takes ten times as long."""
+    stored = module._parameters.get(name)
+    weight: Tensor = getattr(module, name) if stored is None else stored  # perhaps it is computed
+    return weight if weight.dtype == dtype else weight.to(dtype)
+
+
 def glorot_(weight: Tensor) -> None:
     """Glorot and Bengio (2010), equation 16, on the last two axes."""
     bound = math.sqrt(6.0 / max(1, weight.shape[-1] + weight.shape[-2]))
@@ -53,7 +60,6 @@ def project(
     vectors: Float[Tensor, "*#batch length d_in"], weight: Float[Tensor, "*heads d_out d_in"]
 ) -> Float[Tensor, "... length d_out"]:
     """Every vector through the weight, or through its own head's weight."""
-    weight = weight.to(vectors.dtype)
     if weight.ndim == 2:
         return nn.functional.linear(vectors, weight)
     return torch.einsum("...ld,...od->...lo", vectors, weight)
@@ -106,9 +112,12 @@ class General(nn.Module, DotLike, name="general"):
         """The query or the key through W, whichever has fewer rows."""
         check_width("General", "query", query, self.d_query)
         check_width("General", "key", key, self.d_key)
-        if query.shape[-2] <= key.shape[-2]:
-            return project(query, self.weight.mT), key, 1.0
-        return query, project(key, self.weight), 1.0
+        weight = parameter_of(self, "weight", query.dtype)
+        if query.shape[-2] > key.shape[-2]:
+            return query, project(key, weight), 1.0
+        if weight.ndim == 2:
+            return query @ weight, key, 1.0
+        return project(query, weight.mT), key, 1.0
 
     def with_parameters(self, change: Change) -> PairScore | None:
         return with_changed(self, change, 2) if type(self) is General else None
@@ -117,7 +126,7 @@ class General(nn.Module, DotLike, name="general"):
         if not unchanged(self, General, "factors"):
             return self, key
         check_width("General", "key", key, self.d_key)
-        return Dot(), project(key, self.weight)
+        return Dot(), project(key, parameter_of(self, "weight", key.dtype))
 
     def extra_repr(self) -> str:
         return f"d_query={self.d_query}, d_key={self.d_key}"
@@ -182,13 +191,13 @@ class Additive(nn.Module, PairScore, name=("additive", "concat")):
     def query_features(self, query: Queries) -> Float[Tensor, "... queries d_hidden"]:
         """W_q q + b."""
         check_width("Additive", "query", query, self.d_query)
-        features = project(query, self.query_weight)
+        features = project(query, parameter_of(self, "query_weight", query.dtype))
         return features if self.bias is None else features + self.bias.to(query.dtype)[..., None, :]
 
     def key_features(self, key: Keys) -> Float[Tensor, "... keys d_hidden"]:
         """W_k k: the part that a decoder needs only once a sentence."""
         check_width("Additive", "key", key, self.d_key)
-        return project(key, self.key_weight)
+        return project(key, parameter_of(self, "key_weight", key.dtype))
 
     def combine(
         self,

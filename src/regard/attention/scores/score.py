@@ -5,7 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import (
+    Any,
+    ClassVar,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypeGuard,
+    runtime_checkable,
+)
 
 import torch
 from jaxtyping import Float
@@ -289,11 +297,11 @@ def unit(vectors: Float[Tensor, "*batch length width"]) -> Float[Tensor, "*batch
     """
     wide = widen(vectors)
     length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
-    unit: Tensor = wide / length.masked_fill(length < SHORTEST, torch.inf)
+    unit: Tensor = wide / torch.threshold(length, SHORTEST, torch.inf)
     return unit.to(vectors.dtype)
 
 
-def is_dots(score: object) -> bool:
+def is_dots(score: object) -> TypeGuard[DotLike]:
     """Whether a score is the dot product of its `factors`: no method, attribute or hook replaces its call."""
     kind: Any = type(score)
     if not isinstance(score, DotLike):
@@ -304,12 +312,15 @@ def is_dots(score: object) -> bool:
     return not replaced and kind.forward is DotLike.__call__ and not is_hooked(score)
 
 
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
 def is_hooked(module: nn.Module) -> bool:
     """Whether a module has hooks of its own; those for all modules, as of `regard.watch`, do not count."""
-    return any(getattr(module, hooks) for hooks in HOOKS)
+    state = vars(module)
+    return bool(
+        state["_forward_hooks"]
+        or state["_forward_pre_hooks"]
+        or state["_backward_hooks"]
+        or state["_backward_pre_hooks"]
+    )
 
 
 def pairwise(score: object) -> PairScore | None:
