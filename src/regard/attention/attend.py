@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, overload
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.kernels.plain import read_plain, read_prepared
+from regard.attention.kernels.plain import PLAIN_SCORES, read_plain
 from regard.attention.kernels.request import ask
 from regard.attention.kernels.serve import serve
 from regard.attention.looks import Look
@@ -16,7 +16,6 @@ from regard.attention.masks import MaskLike
 from regard.attention.normalisers import NormaliserLike
 from regard.attention.positions.biases import BiasLike
 from regard.attention.scores import ScoreLike
-from regard.attention.scores.parametric import PreparedAdditive
 from regard.attention.torch_names import FUSED, answers
 
 if TYPE_CHECKING:
@@ -91,12 +90,9 @@ def attend(
 
         options = {"score": score, "bias": bias, "mask": mask, "normaliser": normaliser}
         return attend_over_ranks(group, query, key, value, dropout=dropout, **options)
-    if bias is None and normaliser is None and dropout == 0:
-        reading = None
-        if score is None:
-            reading = read_plain(query, key, value, mask)
-        elif type(score) is PreparedAdditive:
-            reading = read_prepared(query, key, value, score, mask)
+    may_be_plain = score is None or isinstance(score, PLAIN_SCORES)
+    if may_be_plain and bias is None and normaliser is None and dropout == 0:
+        reading = read_plain(query, key, value, score, mask)
         if reading is not None:
             return reading
     request = ask(

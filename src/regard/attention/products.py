@@ -19,9 +19,10 @@ def widen(tensor: Tensor) -> Tensor:
 
 def product_dtype(tensor: Tensor) -> torch.dtype:
     """The dtype of a product with this tensor, autocast included."""
-    kind = tensor.device.type
-    if tensor.dtype == torch.float64 or not torch.is_autocast_enabled(kind):
-        return tensor.dtype
+    dtype = tensor.dtype
+    kind = "cpu" if tensor.is_cpu else tensor.device.type  # of which torch makes new objects
+    if dtype == torch.float64 or not torch.is_autocast_enabled(kind):
+        return dtype
     return torch.get_autocast_dtype(kind)
 
 

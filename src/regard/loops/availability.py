@@ -10,7 +10,7 @@ OFF = "NUMBA_DISABLE_JIT"
 TRACERS = (torch._C._TorchDispatchModeKey.FAKE, torch._C._TorchDispatchModeKey.PROXY)
 # Every call asks these: a name of this module is found in a third of the time.
 _is_compiling = torch.compiler.is_compiling
-_tracing_state = torch._C._get_tracing_state
+_is_tracing = torch._C._is_tracing
 _has_transforms = torch._C._are_functorch_transforms_active
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 
@@ -27,7 +27,7 @@ def are_compiled() -> bool:
 
 def transformed() -> bool:
     """Whether a compiler or transform is tracing, so that numbers cannot be read."""
-    if _is_compiling() or _tracing_state() is not None or _has_transforms():
+    if _is_compiling() or _is_tracing() or _has_transforms():
         return True
     return _dispatch_modes() > 0 and any(
         torch._C._get_dispatch_mode(mode) is not None for mode in TRACERS
@@ -41,7 +41,7 @@ def followed() -> bool:
 
 def are_equal(left: int, right: int) -> bool:
     """Whether two lengths are equal for all sizes that a compiled graph serves."""
-    if _tracing_state() is not None:  # they are recorded, and may differ later
+    if _is_tracing():  # they are recorded, and may differ later
         return False
     from torch.fx.experimental.symbolic_shapes import statically_known_true  # loads sympy
 

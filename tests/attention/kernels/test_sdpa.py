@@ -37,7 +37,8 @@ def test_readings_are_those_of_the_reference(
     reading = regard.attend(*tensors, mask=mask)
     with regard.kernel("reference"):
         expected = regard.attend(*(side.double() for side in tensors), mask=mask)
-    assert regard.explain(*tensors, mask=mask).kernel == "sdpa"
+    fastest = "matmul" if len(batch) == 1 else "sdpa"  # of few scores
+    assert regard.explain(*tensors, mask=mask).kernel == fastest
     assert torch.allclose(reading.double(), expected, atol=1e-6)
 
 
@@ -173,7 +174,7 @@ class Twice(ModuleBefore):
 
 @pytest.mark.parametrize("kind", [ModuleLast, ModuleBefore])
 def test_a_module_is_a_dot_product_with_its_bases_in_either_order(kind: type[nn.Module]) -> None:
-    query, key, value = sides(2)
+    query, key, value = sides(2, 3)
     explanation = regard.explain(query, key, value, score=kind())
     assert explanation.kernel == "sdpa"
     assert "not a dot product" not in str(explanation)

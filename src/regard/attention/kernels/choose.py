@@ -28,7 +28,7 @@ from regard.attention.products import HALVES, product_dtype
 from regard.attention.scores import DotLike, ScoreLike
 
 SHORT = 128  # rows up to here are trained faster without fusing,
-FEW = 1 << 12  # from so many scores (benchmarks/small.py)
+FEW = 1 << 12  # from so many scores (benchmarks/small.py); below, one batch axis is read faster
 
 
 class Kernel(Protocol):
@@ -168,17 +168,21 @@ def _is_plain(request: Request, value: Tensor) -> bool:
 
     torch's fused attention has no dropout there and no gradient for a bias, and falls back on the
     whole matrix; its backward pass is slow on many short rows, and on all of them in half precision.
-    Without gradients it is ahead throughout.
+    Without gradients it is ahead but on few scores of one batch axis, as it takes two.
     """
     if not request.query.is_cpu:
         return False
     if request.dropout or (request.has_bias and request.trains_bias):
         return True
-    if not torch.is_grad_enabled() or request.keys > SHORT or request.queries > SHORT:
+    is_half = product_dtype(value) in HALVES
+    if not torch.is_grad_enabled() or not (
+        request.query.requires_grad or request.key.requires_grad or value.requires_grad
+    ):
+        is_small = len(request.frame.batch) == 1 and request.pairs < FEW
+        return is_small and request.is_regular and not (is_half or request.is_traced)
+    if request.keys > SHORT or request.queries > SHORT:
         return False
-    if not (request.query.requires_grad or request.key.requires_grad or value.requires_grad):
-        return False
-    return request.pairs >= FEW or request.is_traced or product_dtype(value) in HALVES
+    return request.pairs >= FEW or request.is_traced or is_half
 
 
 def explain(

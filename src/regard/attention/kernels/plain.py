@@ -1,8 +1,9 @@
-"""Plain calls: softmax(q k / sqrt d) v on a processor, without gradients, dropout or a bias, and single queries of keys
-that an additive score was prepared for.
+"""Plain calls, which need no request: a softmax over scores on a processor, without a bias or dropout.
 
-Torch's fused attention serves the former. What it is told of a mask is worked out once, and kept by the mask; the rest
-is settled by the shapes. All other calls become a request, for which a kernel is chosen.
+The scores are dot products, under a mask or with gradients of few scores. Torch's fused attention reads them; on three
+axes, where it is slow, two products read what is small. Or there is one query of each batch entry, against keys that an
+additive score was prepared for. What is needed of a mask is worked out once, and kept by the mask; the rest is settled
+by the shapes. All other calls become a request, for which a kernel is chosen.
 """
 
 from math import prod
@@ -12,25 +13,37 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention.kernels.choose import pinned
+from regard.attention.kernels.choose import FEW, pinned
 from regard.attention.kernels.dots import added
 from regard.attention.kernels.request import rule_of, sides_of
+from regard.attention.kernels.sdpa import fused, has_gradients
 from regard.attention.kernels.tiled import AREA, area
 from regard.attention.kernels.zeroed import has_nan
 from regard.attention.masks import MaskLike
 from regard.attention.masks.layout import Layout, kept_layout, lay
 from regard.attention.masks.tiles import independent_tiles
+from regard.attention.scores import DotLike, ScoreLike, as_score
 from regard.attention.scores.parametric import PreparedAdditive
+from regard.attention.scores.score import is_dots
 from regard.attention.shapes import Frame
 from regard.loops.availability import followed
+
+# What may be plain, beside no score; a name is perhaps that of another.
+PLAIN_SCORES = (str, DotLike, PreparedAdditive)
+# What products begin with, in the precisions that they are faster in.
+NOTHING = {
+    dtype: torch.empty((), dtype=dtype, device="cpu") for dtype in (torch.float32, torch.float64)
+}
+
 
 SAVED = 1 << 15  # pairs for which a call of torch's fused attention is worth it
 Run = tuple[int, int]  # the first position, and how many there are
 
 
-class Fusible(NamedTuple):
-    """A mask as torch's fused attention takes it: a run of keys for all queries, numbers to add, or several calls."""
+class Written(NamedTuple):
+    """A mask for products: a triangle, a run of keys for all queries, numbers to add, or several calls."""
 
+    is_triangle: bool = False
     run: Run | None = None  # of keys; None for all
     addend: Tensor | None = None
     calls: list[tuple[int, Run, bool]] | None = (
@@ -39,59 +52,97 @@ class Fusible(NamedTuple):
 
 
 def read_plain(
-    query: Tensor, key: Tensor, value: Tensor, mask: MaskLike | None = None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score: ScoreLike | None = None,
+    mask: MaskLike | None = None,
 ) -> Tensor | None:
     """The reading; None where it takes a request: where tensors must be refused, or served in another way."""
     if not (type(query) is type(key) is type(value) is Tensor) or followed():
         return None
-    if torch.is_grad_enabled() and (
-        query.requires_grad or key.requires_grad or value.requires_grad
-    ):
+    if type(score) is PreparedAdditive:
+        return _read_prepared(query, key, value, score, mask)
+    sides = sides_of(query.shape, key.shape, value.shape, query.device)
+    if not sides.is_fusible:
         return None
-    shape = query.shape
-    sides = sides_of(shape, key.shape, value.shape, query.dtype, query.device)
-    if not sides.is_fusible or pinned(is_traced=False):
+    is_recorded = trains = False
+    if torch.is_grad_enabled():
+        trains = query.requires_grad or key.requires_grad or value.requires_grad
+        is_recorded = trains or score is not None  # which may have parameters
+        if is_recorded and mask is not None:
+            return None  # NaN in masked keys must not reach the gradients
+    has_heads = len(sides.frame.batch) == 2
+    is_small = (trains or not has_heads) and sides.pairs < FEW and query.dtype in NOTHING
+    if is_small and query.dtype != torch.float64 and torch.is_autocast_enabled("cpu"):
+        is_small = False  # its products are in half precision
+    if is_small and not (key.is_cpu and value.is_cpu):
         return None
+    if (trains and not is_small) or pinned(is_traced=False):
+        return None
+    scale = None
+    if score is not None:
+        factors = _factors(score, query, key)
+        if factors is None:
+            return None
+        query, key, scale = factors
+    by_products = is_small and not trains
     is_triangle, addend, calls = False, None, None
     if mask is not None:
-        laid = _laid(mask, sides.frame)
-        if laid is None:
+        is_even = not by_products and value.shape[-1] == query.shape[-1]
+        written = _written(mask, sides.frame, query.dtype, not by_products, is_even)
+        if written is None:
             return None
-        layout = laid[0]
-        is_triangle = layout.is_triangle
-        if not is_triangle:
-            dtype, is_even = query.dtype, value.shape[-1] == shape[-1]
-            question = "fusible", dtype, is_even
-            fusible = layout.once(question, lambda: _fusible(layout, dtype, is_even))
-            if fusible is None:
-                return None
-            run, addend, calls = fusible
-            if run is not None:
-                key, value = key.narrow(-2, *run), value.narrow(-2, *run)
-    has_heads = len(shape) == 4
-    if not has_heads:  # torch is four times as slow on three axes
-        query, key, value = query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0)
+        is_triangle, run, addend, calls = written
+        if run is not None:
+            key, value = key.narrow(-2, *run), value.narrow(-2, *run)
     try:
-        if calls is None:
-            reading = F.scaled_dot_product_attention(query, key, value, addend, 0.0, is_triangle)
+        if by_products:
+            if scale is None:
+                scale = query.shape[-1] ** -0.5
+            start, beta = (NOTHING[query.dtype], 0) if addend is None else (addend, 1)
+            scores = torch.baddbmm(start, query, key.mT, beta=beta, alpha=scale)
+            reading = torch.bmm(torch.softmax(scores, -1), value)
         else:
-            reading = _read_apart(query, key, value, calls)
-    except RuntimeError:  # several precisions or devices: the checks of a request say which
+            if not has_heads:  # torch is four times as slow on three axes
+                query, key, value = query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0)
+            if addend is not None and addend.ndim == 3:
+                addend = addend.unsqueeze(0)
+            arguments = query, key, value, addend, 0.0, is_triangle
+            if calls is not None:
+                reading = _read_apart(query, key, value, calls, scale)
+            elif is_recorded:
+                reading = fused(arguments, scale, has_gradients(arguments, scale))
+            elif scale is None:
+                reading = F.scaled_dot_product_attention(*arguments)
+            else:
+                reading = F.scaled_dot_product_attention(*arguments, scale=scale)
+            if not has_heads:
+                reading = reading.squeeze(0)
+    except RuntimeError:  # shapes, precisions or devices that the checks of a request refuse
         return None
     if (is_triangle or addend is not None or calls is not None) and has_nan(reading):
         return None  # it may be that of a key that no query reads
-    return reading if has_heads else reading.squeeze(0)
+    return reading
 
 
 def _read_apart(
-    query: Tensor, key: Tensor, value: Tensor, calls: list[tuple[int, Run, bool]]
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    calls: list[tuple[int, Run, bool]],
+    scale: float | None,
 ) -> Tensor:
     """The reading of queries that follow one another, each run of them by a call over its own keys."""
     queries = query.split([rows for rows, _, _ in calls], -2)
     return torch.cat(
         [
             F.scaled_dot_product_attention(
-                rows, key.narrow(-2, *run), value.narrow(-2, *run), None, 0.0, is_triangle
+                rows,
+                key.narrow(-2, *run),
+                value.narrow(-2, *run),
+                is_causal=is_triangle,
+                scale=scale,
             )
             for rows, (_, run, is_triangle) in zip(queries, calls, strict=True)
         ],
@@ -99,15 +150,28 @@ def _read_apart(
     )
 
 
-def read_prepared(
-    query: Tensor, key: Tensor, value: Tensor, score: PreparedAdditive, mask: MaskLike | None = None
+def _factors(score: ScoreLike, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float] | None:
+    """The vectors whose dot products are the scores, and their scale; None where it takes a request."""
+    if isinstance(score, str):
+        score = as_score(score, query.shape[-1], key.shape[-1])
+    if not is_dots(score):
+        return None
+    try:
+        factors = score.factors(query, key)
+    except RuntimeError:  # heads of the score that are not those of the query: a request says so
+        return None
+    return factors if factors[2] > 0 else None
+
+
+def _read_prepared(
+    query: Tensor, key: Tensor, value: Tensor, score: PreparedAdditive, mask: MaskLike | None
 ) -> Tensor | None:
     """The reading of one query of each batch entry, by the keys that the score was prepared for; None as above."""
     powers = score.kept
     parameters: dict[str, Any] = score.score._parameters
     if powers is None or not powers.serves(key) or pinned(is_traced=False):
         return None
-    if type(query) is not Tensor or type(value) is not Tensor:
+    if not value.is_cpu:
         return None
     if query.shape[:-1] != (*powers.frame.batch, powers.frame.queries):
         return None  # the mask is for these
@@ -138,15 +202,30 @@ def _laid(mask: MaskLike, frame: Frame) -> tuple[Layout, object] | None:
     return None if isinstance(rule, Tensor) else (lay(rule, frame, False), rule)
 
 
-def _fusible(layout: Layout, dtype: torch.dtype, is_even: bool) -> Fusible | None:
-    """The mask for torch; None where tiles are quicker, or where it has batch axes that the queries do not have.
+def _written(
+    mask: MaskLike, frame: Frame, dtype: torch.dtype, is_fused: bool, is_even: bool
+) -> Written | None:
+    """The mask for products, or for torch's fused attention, which makes triangles itself; None as below."""
+    laid = _laid(mask, frame)
+    if laid is None:
+        return None
+    layout = laid[0]
+    if is_fused and layout.is_triangle:
+        return TRIANGLE
+    question = "written", dtype, is_even
+    written: Written | None = layout.once(question, lambda: _write(layout, dtype, is_even))
+    return written
+
+
+def _write(layout: Layout, dtype: torch.dtype, is_even: bool) -> Written | None:
+    """None where tiles are quicker, or where the mask has batch axes that the queries do not have.
 
     Only values of one width with the keys are read by several calls: torch writes out the scores of others.
     """
     batch, queries, keys, _ = layout.frame
     if (columns := layout.common_keys) is not None:
-        return Fusible(run=None if len(columns) == keys else _run(columns))
-    if layout.batch != batch:
+        return Written(run=None if len(columns) == keys else _run(columns))
+    if layout.batch != batch or not dtype.is_floating_point:  # a request refuses whole numbers
         return None
     size, plane = prod(batch), queries * keys
     is_large = size * plane >= AREA
@@ -154,12 +233,12 @@ def _fusible(layout: Layout, dtype: torch.dtype, is_even: bool) -> Fusible | Non
         tiles = independent_tiles(layout.mask, layout.frame)
         if tiles and (is_large or size * (plane - area([tiles])) >= SAVED * len(tiles)):
             runs = ((len(tile.rows), _run(tile.columns), tile.triangle) for tile in tiles)
-            return Fusible(calls=list(runs))
-    if is_large:
-        return None
-    addend = added(layout, dtype)
-    return Fusible(addend=addend.unsqueeze(0) if addend.ndim == 3 else addend)
+            return Written(calls=list(runs))
+    return None if is_large else Written(addend=added(layout, dtype))
 
 
 def _run(positions: range) -> Run:
     return positions.start, len(positions)
+
+
+TRIANGLE = Written(is_triangle=True)

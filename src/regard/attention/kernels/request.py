@@ -286,7 +286,7 @@ def ask(
     check_places(query, key, value)
     is_traced = transformed()
     value_shape = None if value is None else value.shape
-    shapes = query.shape, key.shape, value_shape, query.dtype, query.device
+    shapes = query.shape, key.shape, value_shape, query.device
     sides = (_sides if is_traced else sides_of)(*shapes)
     scorer = DEFAULT_SCORE if score is None else _score(score, query, key)
     if score is not None and isinstance(scorer, PairScore) and (heads := scorer.head_axes):
@@ -323,7 +323,8 @@ class Sides(NamedTuple):
     frame: Frame
     is_regular: bool  # all have the same batch axes, and no axis is empty
     is_plain: bool  # moreover queries and keys have one width
-    is_fusible: bool  # moreover torch's fused attention takes them as they are, on a processor
+    is_fusible: bool  # regular, and with the batch axes of torch's fused attention, on a processor
+    pairs: int  # scores of all batch entries
 
 
 def _over_heads(heads: Shape, sides: Sides) -> Sides:
@@ -342,9 +343,7 @@ def _over_heads(heads: Shape, sides: Sides) -> Sides:
     return sides._replace(frame=sides.frame._replace(batch=joint), is_regular=is_regular)
 
 
-def _sides(
-    query: Shape, key: Shape, value: Shape | None, dtype: torch.dtype, device: torch.device
-) -> Sides:
+def _sides(query: Shape, key: Shape, value: Shape | None, device: torch.device) -> Sides:
     check_rank("query", query)
     check_rank("key", key)
     *queries_batch, queries, _ = query
@@ -359,8 +358,9 @@ def _sides(
     shapes = [shape for shape in (query, key, value) if shape is not None]
     is_regular = all(shape[:-2] == batch and 0 not in shape for shape in shapes)
     is_plain = is_regular and query[-1] == key[-1]
-    is_fusible = device.type == "cpu" and dtype.is_floating_point and len(batch) in (1, 2)
-    return Sides(Frame(batch, queries, keys, device), is_regular, is_plain, is_plain and is_fusible)
+    is_fusible = is_regular and device.type == "cpu" and len(batch) in (1, 2)
+    frame = Frame(batch, queries, keys, device)
+    return Sides(frame, is_regular, is_plain, is_fusible, prod(batch) * queries * keys)
 
 
 sides_of = lru_cache(maxsize=4096)(_sides)

@@ -64,13 +64,9 @@ class Sdpa:
         if not is_flat:
             query, key, value = (flat(side, batch) for side in (query, key, value))
         arguments = query, key, value, addend, request.dropout, triangle
-        if torch.is_grad_enabled() and _is_trained(request, arguments, scale):
-            unwritten.checks_gradients = has_vectors
-            reading = _Trained.apply(query, key, value, addend, triangle, scale)  # type: ignore[no-untyped-call]
-        elif scale is None:
-            reading = F.scaled_dot_product_attention(*arguments)
-        else:
-            reading = F.scaled_dot_product_attention(*arguments, scale=scale)
+        trains = not request.is_traced and has_gradients(arguments, scale)
+        unwritten.checks_gradients = trains and has_vectors
+        reading = fused(arguments, scale, trains)
         if len(batch) != 2:
             reading = reading.reshape(*batch, request.queries, value.shape[-1])
         return reading if nothing is None else reading.masked_fill(nothing, 0.0)
@@ -83,16 +79,27 @@ def _rows(addend: Tensor, keys: int) -> Tensor:
     return addend.expand(*addend.shape[:-1], keys).contiguous()
 
 
-def _is_trained(request: Request, arguments: Arguments, scale: float | None) -> bool:
+def has_gradients(arguments: Arguments, scale: float | None) -> bool:
     """Whether gradients are wanted that torch's fused kernel for processors computes."""
-    if request.is_traced or request.dropout or not arguments[0].is_cpu:
+    query, key, value, addend, dropout, _ = arguments
+    if not (query.requires_grad or key.requires_grad or value.requires_grad):
         return False
-    if not any(side.requires_grad for side in arguments[:3]):
+    if dropout or not (query.is_cpu and torch.is_grad_enabled()):
         return False
-    addend = arguments[3]
     if torch.is_autocast_enabled("cpu") or (addend is not None and addend.requires_grad):
         return False
     return bool(torch._fused_sdp_choice(*arguments, scale=scale) == FUSED)
+
+
+def fused(arguments: Arguments, scale: float | None, trains: bool) -> Tensor:
+    """torch's fused attention; where it trains, with gradients of every order."""
+    if trains:
+        query, key, value, addend, _, triangle = arguments
+        reading: Tensor = _Trained.apply(query, key, value, addend, triangle, scale)  # type: ignore[no-untyped-call]
+        return reading
+    if scale is None:
+        return F.scaled_dot_product_attention(*arguments)
+    return F.scaled_dot_product_attention(*arguments, scale=scale)
 
 
 class _Trained(torch.autograd.Function):
@@ -122,7 +129,6 @@ class _Trained(torch.autograd.Function):
         if not torch.is_grad_enabled():
             remaining = reading, sums, 0.0, ctx.triangle
             options = {"attn_mask": addend, "scale": ctx.scale}
-            upstream = upstream.contiguous()
             gradients = fused_backward(upstream, query, key, value, *remaining, **options)
             # A hidden key or query that is NaN or infinite shows in all gradients: 0 times NaN is NaN.
             if is_masked and (has_nan(gradients[0]) or has_nan(gradients[1])):

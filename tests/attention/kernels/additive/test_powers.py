@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.attention.kernels.operations import operations
 from torch import Tensor
 from torch.nn.utils.parametrize import register_parametrization
 from torch.nn.utils.prune import random_unstructured
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
 from regard.attention.scores import Additive, powers, prepare
@@ -170,21 +170,7 @@ def test_a_single_query_takes_no_more_operations_than_by_hand(few, mask, monkeyp
     with torch.no_grad():
         weight, (quick, features) = score.weight.detach(), prepare(score, key)
         ours()
-        assert _operations(ours) <= _operations(by_hand)
-
-
-def _operations(call) -> int:
-    with _Counted() as counted:
-        call()
-    return counted.operations
-
-
-class _Counted(TorchDispatchMode):
-    operations = 0
-
-    def __torch_dispatch__(self, operation, types, arguments=(), options=None):
-        self.operations += 1
-        return operation(*arguments, **(options or {}))
+        assert operations(ours) <= operations(by_hand)
 
 
 def test_computed_weights_and_other_precisions_take_a_request():
