@@ -59,6 +59,13 @@ ROWS = {
     "token heads": Row("cached step of MultiHeadAttention", "torch by hand", 1.0),
     "module heads": Row("MultiHeadAttention, 1 x 8", "torch's", 1.2),
     "module block": Row("TransformerBlock, 1 x 8", "torch's", 1.2),
+    "module heads gradients": Row("MultiHeadAttention, 1 x 8, both passes", "torch's", 1.2),
+    "module block gradients": Row("TransformerBlock, 1 x 8, both passes", "torch's", 1.2),
+    "step dot": Row("dot, one query, 30 keys of width 64", "eager torch", 1.3),
+    "step cosine": Row("cosine, one query, 30 keys of width 64", "eager torch", 1.3),
+    "step general": Row("general, one query, 30 keys of width 64", "eager torch", 1.3),
+    "step prepared": Row("general, the same, its keys prepared", "eager torch", 1.3),
+    "step batch": Row("general, the same, batch of 64, width 256", "eager torch", 1.3),
     "additive look received": Row("received of additive scores, 1,024 x 1,024", "attend", 2.0),
     "additive look entropy": Row("entropy of additive scores", "attend", 2.0),
     "additive look log-normaliser": Row("log-normaliser of additive scores", "attend", 2.0),
@@ -197,12 +204,41 @@ def cached_step() -> tuple[Call, Call]:
     return ours, by_hand
 
 
+def step_row(kind: str) -> tuple[Call, Call]:
+    """A step of a decoder: one query, by a score that is a dot product."""
+    import torch
+    from torch.nn.functional import normalize
+
+    import regard
+
+    batch, width = (64, 256) if kind == "batch" else (1, 64)
+    query, key = torch.randn(batch, 1, width), torch.randn(batch, 30, width)
+    general = regard.scores.General(width, width)
+    weight = general.weight.detach()
+    score: Any = {"dot": regard.scores.Dot(), "cosine": regard.scores.Cosine()}.get(kind, general)
+    kept, value = key, key
+    if kind == "prepared":
+        score, kept = regard.scores.prepare(general, key)
+
+    def by_hand() -> torch.Tensor:
+        sides = query, kept
+        if kind == "cosine":
+            sides = normalize(query, dim=-1), normalize(key, dim=-1)
+        elif kind in ("general", "batch"):
+            sides = query @ weight, key
+        return torch.softmax(sides[0] @ sides[1].mT, -1) @ value
+
+    return partial(regard.attend, query, kept, value, score=score), by_hand
+
+
 def module_row(kind: str) -> tuple[Call, Call]:
     import torch
 
     import regard
 
     states = torch.randn(1, 8, 64)
+    if kind.endswith("gradients"):
+        return tuple(trained(call) for call in module_row(kind.removesuffix(" gradients")))  # type: ignore[return-value]
     if kind == "heads":
         theirs = torch.nn.MultiheadAttention(64, 4, bias=False, batch_first=True).eval()
         return partial(regard.MultiHeadAttention(64, 4).eval(), states), partial(
@@ -210,6 +246,18 @@ def module_row(kind: str) -> tuple[Call, Call]:
         )
     layer = torch.nn.TransformerEncoderLayer(64, 4, 256, 0.0, batch_first=True).eval()
     return partial(regard.TransformerBlock(64, 4).eval(), states), partial(layer, states)
+
+
+def trained(call: Call) -> Call:
+    """The call with gradients, and its backward pass."""
+    import torch
+
+    def both_passes() -> None:
+        with torch.enable_grad():
+            output = call()
+            (output[0] if isinstance(output, tuple) else output).sum().backward()
+
+    return both_passes
 
 
 def additive_row(kind: str) -> tuple[Call, Call]:
@@ -393,6 +441,7 @@ def measure(name: str, rounds: int) -> float:
         "small": small_row,
         "token": token_row,
         "module": module_row,
+        "step": step_row,
         "additive": additive_row,
         "search": search_row,
         "translate": partial(search_row, as_written=False),
