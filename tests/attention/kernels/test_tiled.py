@@ -252,8 +252,13 @@ def test_half_of_the_weights_are_dropped_and_others_each_time() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("autocast", [False, True])
-def test_half_precisions(dtype: torch.dtype, autocast: bool) -> None:
-    frame, mask = Frame((2, 2), 14, 11, CPU), masks.band(4, 1) & masks.padding([9, 5])
+@pytest.mark.parametrize(
+    "mask",
+    [masks.band(4, 1) & masks.padding([9, 5]), masks.band(None, 3)],
+    ids=["tables", "joined tiles"],
+)
+def test_half_precisions(dtype: torch.dtype, autocast: bool, mask: masks.Mask) -> None:
+    frame = Frame((2, 2), 14, 11, CPU)
     tensors = draw_tensors(frame, 4, 4, torch.float32 if autocast else dtype)
     doubles = [tensor.detach().double().requires_grad_() for tensor in tensors]
     with regard.kernel("reference"):
@@ -263,6 +268,7 @@ def test_half_precisions(dtype: torch.dtype, autocast: bool) -> None:
         torch.autocast("cpu", dtype, enabled=autocast and dtype != torch.float32),
     ):
         reading = regard.attend(*tensors, mask=mask)
+    assert reading.dtype == dtype
     compare("reading", reading, exact, TOLERANCE[dtype])
     expected = torch.autograd.grad(exact.sin().sum(), doubles)
     for got, gradient in zip(

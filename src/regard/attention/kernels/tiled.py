@@ -322,4 +322,5 @@ def _joined(
     """Two readings of the same rows as one: each weighs as its share in the sum of both."""
     total = torch.logaddexp(sums, tile_sums)
     share, tile_share = ((side - total).exp().unsqueeze(-1) for side in (sums, tile_sums))
-    return reading * share + tile_reading * tile_share, total
+    joint = reading * share + tile_reading * tile_share  # the shares of half precisions are float32
+    return joint.to(reading.dtype), total
