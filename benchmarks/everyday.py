@@ -388,6 +388,7 @@ def search_row(kind: str, as_written: bool = True) -> tuple[Call, Call]:
     """Validation sentences by the bundled es-en, and by the int8 search of CTranslate2 on the same weights."""
     import random
 
+    from regard.errors import library
     from regard.interop import ctranslate2
     from regard.translation.text.corpora import Tsv, read_aligned
     from regard.translation.translator import Translator
@@ -405,8 +406,8 @@ def search_row(kind: str, as_written: bool = True) -> tuple[Call, Call]:
     ids = {word: i for i, word in enumerate(words)}
     with tempfile.TemporaryDirectory() as folder:
         ctranslate2.export(translator, Path(folder) / "model", "int8")
-        library = ctranslate2.library()
-        theirs = library.Translator(str(Path(folder) / "model"), intra_threads=1)
+        peer_library = library("ctranslate2", "ctranslate2")
+        theirs = peer_library.Translator(str(Path(folder) / "model"), intra_threads=1)
 
     def peer() -> None:
         for batch in batches:

@@ -32,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from _measure import machine
 
+from regard.errors import library
 from regard.interop import ctranslate2 as exporter
 from regard.translation.decoding.search import Search, translate_batch
 from regard.translation.engines import choose
@@ -91,7 +92,7 @@ def ctranslate2(translator: Translator, quantization: Any) -> Engine:
     with TemporaryDirectory() as folder:
         place = Path(folder) / "model"
         exporter.export(translator, place, quantization)
-        engine = exporter.library().Translator(
+        engine = library("ctranslate2", "ctranslate2").Translator(
             str(place), inter_threads=1, intra_threads=torch.get_num_threads()
         )
 
