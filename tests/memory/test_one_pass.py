@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.autograd import forward_ad
 
 from regard.attention.kernels import kernel
 from regard.attention.shapes import ShapeError
@@ -40,6 +41,37 @@ def exact(memory, query, mask=None):
     wide = Memory(score=memory.score, normaliser=memory.normaliser).double()
     wide.write(memory.keys.double(), memory.values.double())
     return wide.read(query.double(), mask=mask)
+
+
+@torch.no_grad()
+def test_a_mask_in_any_layout_compiles_nothing_in_its_reading(calls):
+    keys, query = torch.randn(ROWS, WIDTH), torch.randn(2, WIDTH)
+    memory = Memory()
+    memory.write(keys, keys)
+    mask = torch.rand(ROWS, 2) < 0.5
+    memory.read(query, mask=mask.mT.contiguous())
+    compiled = sum(fold.stats.cache_misses.values()) + len(fold.signatures)
+    for readable in (mask.mT, mask.new_ones(2, 1), mask[:1].mT):
+        reading = memory.read(query, mask=readable)
+        torch.testing.assert_close(
+            reading.double(), exact(memory, query, readable), rtol=1e-5, atol=1e-6
+        )
+    assert len(calls) == 4
+    assert sum(fold.stats.cache_misses.values()) + len(fold.signatures) == compiled
+
+
+@torch.no_grad()
+def test_derivatives_forwards(tmp_path):
+    query = torch.randn(2, WIDTH, generator=torch.Generator().manual_seed(1))
+    with folder(tmp_path, Dot()) as stored:
+        memory = Memory(score=Dot())
+        memory.write(stored.keys, stored.values)
+        expected = torch.func.jvp(memory.read, (query,), (query,))[1]
+        for each in (memory, stored):
+            with forward_ad.dual_level():
+                reading = each.read(forward_ad.make_dual(query, query))
+                tangent = forward_ad.unpack_dual(reading).tangent
+            torch.testing.assert_close(tangent, expected)
 
 
 def test_a_folder_of_two_precisions_compiles_nothing_in_its_reading(tmp_path, calls):

@@ -88,7 +88,9 @@ def part_of(
             for row, query in enumerate(queries):
                 if faults:  # of another thread, or an interrupt
                     return
-                marks = everything if readable is None else readable[row, slice(*span)].numpy()
+                marks = everything
+                if readable is not None:  # numba compiles again for numbers that are apart
+                    marks = readable[row, slice(*span)].contiguous().numpy()
                 whole = sums[thread, row], blend[thread, row]
                 fold(query, form.by_length, keys, values, marks, *whole, room)
 

@@ -25,7 +25,7 @@ from regard.attention.ranking import top
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike, build
 from regard.attention.scores.score import pairwise
 from regard.attention.shapes import check_plane
-from regard.loops.availability import has_numbers
+from regard.loops.availability import followed, has_numbers
 from regard.memory import one_pass
 from regard.memory.bounded import BoundedReading, Linear, Source, read_bounded
 from regard.memory.coded_entries import AT_ONCE
@@ -168,17 +168,16 @@ class ReadableEntries(nn.Module):
         values = self.values
         if values is None or not has_numbers(values) or values.dtype == torch.float64 or pinned():
             return None
-        if len(query) > one_pass.FEW or not (mask is None or isinstance(mask, Tensor)):
+        if not (mask is None or isinstance(mask, Tensor)):
             return None
-        if (form := self._form(query)) is None:
-            return None
-        part = self._part_of_few(form, query, self._readable(query, mask))
+        part = self._part_of_few(query, self._readable(query, mask))
         is_sound = part is not None and bool(part.blend.isfinite().all())
         return part if is_sound else None  # `attend` keeps masked infinities out of a reading
 
-    def _part_of_few(self, form: Linear, query: Tensor, readable: Tensor | None) -> Part | None:
-        """The part of all entries in the reading of few queries; None for queries or masks with batch axes."""
-        if query.dim() > 2 or (readable is not None and readable.dim() > 2):
+    def _part_of_few(self, query: Tensor, readable: Tensor | None) -> Part | None:
+        """The part of all entries by compiled loops; None for many queries, or batch axes of these or of the mask."""
+        is_plane = query.dim() == 2 and (readable is None or readable.dim() < 3)
+        if not is_plane or len(query) > one_pass.FEW or (form := self._form(query)) is None:
             return None
         width: Any = self.entries.d_value
         return one_pass.part_of(form, self._spans(), self._readers(query), width, readable)
@@ -308,7 +307,9 @@ class ReadableEntries(nn.Module):
         return one_pass.form_of(options["score"], query, keys, self._normaliser)
 
     def _is_traced(self, query: Tensor) -> bool:
-        """Whether a reading of this query has gradients."""
+        """Whether a reading of this query has gradients, of which those forwards need no grad mode."""
+        if followed():
+            return True
         if not torch.is_grad_enabled():
             return False
         return any(each.requires_grad for each in (query, *self.buffers(), *self.parameters()))

@@ -18,7 +18,6 @@ from regard.attention.looks import Look
 from regard.attention.normalisers import NormaliserLike, Softmax
 from regard.attention.parts import Part
 from regard.attention.scores import Cosine, ScaledDot, ScoreLike
-from regard.memory import one_pass
 from regard.memory.bounded import Linear
 from regard.memory.file import CLASSES, MemoryFileError, check_width, component, describe
 from regard.memory.found import EmptyMemoryError
@@ -171,10 +170,8 @@ class StoredMemory(Memory):
 
     def _sums(self, query: Tensor, readable: Tensor | None) -> Part:
         """The sum over all blocks, in one pass."""
-        if len(query) <= one_pass.FEW and (form := self._form(query)) is not None:
-            part = self._part_of_few(form, query, readable)
-            if part is not None:
-                return part
+        if (part := self._part_of_few(query, readable)) is not None:
+            return part
         values = self._blocks("values", query) if self.entries.has_values else None
         return Part.sum(
             Part.of(scores, key if values is None else next(values)[1])
