@@ -586,3 +586,31 @@ def test_generated_queries_and_chosen_rows_have_their_own_positions() -> None:
     with regard.watch(attention, rows=[1, 3]) as attentions:
         attention(x, x, x, need_weights=False)
     assert attentions["self"].caption.places.tolist() == [1, 3]
+
+
+MASK = torch.arange(5) < torch.tensor([5, 3, 2])[:, None, None, None]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mask": MASK},
+        {"mask": torch.ones_like(MASK)},
+        {"mask": regard.masks.padding([5, 3, 2])},
+        {"bias": torch.zeros(3, 1, 5, 5)},
+    ],
+    ids=["tensor", "all true", "padding", "bias"],
+)
+@pytest.mark.parametrize("rows", [None, [1, 2], []], ids=str)
+def test_batch_axes_that_only_a_mask_or_a_bias_has(options, rows):
+    class Model(nn.Module):
+        def forward(self, x):
+            return regard.attend(x, x, x, **options)
+
+    model, x = Model(), torch.randn(1, 2, 5, 8)
+    with regard.watch(model, rows=rows) as attentions:
+        model(x)
+    expected = regard.look(x, x, **options).weights()
+    expected = expected.expand(3, 2, 5, 5)[..., slice(None) if rows is None else rows, :]
+    assert attentions.steps("self")[0].shape == attentions["self"].shape == expected.shape
+    torch.testing.assert_close(attentions["self"].weights(), expected)

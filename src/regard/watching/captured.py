@@ -96,11 +96,24 @@ class CapturedCall:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the look."""
-        front = tuple(self.query.shape[:-2])
-        if self.query.ndim == 2 or self.key.ndim != self.query.ndim:
-            front = broadcast(front, tuple(self.key.shape[:-2]))
-        return (*front, self.query.shape[-2], self.key.shape[-2])
+        """The shape of the look: with the batch axes that only the mask or the bias has."""
+        frame, mask = self._frame(), self.mask
+        front = frame.batch
+        if mask is not None and not isinstance(mask, Tensor | Band):
+            row, column = (torch.arange(min(1, count), device=frame.device) for count in frame[1:3])
+            mask = as_mask(mask).window(row, column, frame)
+        for plane in (mask, self.bias):
+            if isinstance(plane, Tensor):
+                front = broadcast(front, tuple(plane.shape[:-2]))
+        return (*front, frame.queries, frame.keys)
+
+    def _frame(self) -> Frame:
+        """The batch axes of queries and keys, and how many of each there are."""
+        query, key = self.query, self.key
+        front = tuple(query.shape[:-2])
+        if query.ndim == 2 or key.ndim != query.ndim:
+            front = broadcast(front, tuple(key.shape[:-2]))
+        return Frame(front, query.shape[-2], key.shape[-2], query.device)
 
     def selected(self, selection: Selection) -> CapturedCall:
         """The part of the call to keep."""
@@ -166,17 +179,17 @@ class CapturedCall:
             bias_mask, bias = mask_or_bias(bias)
             if bias_mask is not None:
                 mask = bias_mask if mask is None else as_mask(mask) & bias_mask
+        if (front := self.shape[:-2]) != self._frame().batch:
+            query = query.expand(*front, *query.shape[-2:])  # the mask may have become one for all
         options = {"score": score, "bias": bias, "mask": mask, "normaliser": self.normaliser}
         return {"query": query, "key": key, **options}
 
     def readable(self, rows: Tensor) -> Tensor:
         """Which keys these queries may read, of shape (*batch or 1, rows, keys)."""
-        front, device = self.shape[:-2], self.query.device
-        queries, keys = self.query.shape[-2], self.key.shape[-2]
-        readable = torch.ones(len(rows), keys, dtype=torch.bool, device=device)
+        frame, device = self._frame(), self.query.device
+        readable = torch.ones(len(rows), frame.keys, dtype=torch.bool, device=device)
         if self.mask is not None:
-            columns = torch.arange(keys, device=device)
-            frame = Frame(front, queries, keys, device)
+            columns = torch.arange(frame.keys, device=device)
             readable = readable & as_mask(self.mask).window(rows, columns, frame)
         if self.bias is not None:
             readable = readable & ~is_masking(_of_queries(self.bias, rows))
@@ -184,7 +197,7 @@ class CapturedCall:
 
     def looks_back(self) -> bool:
         """Whether the mask or the bias hides all later keys from the queries."""
-        (queries, keys), mask, bias = self.shape[-2:], self.mask, self.bias
+        (_, queries, keys, _), mask, bias = self._frame(), self.mask, self.bias
         if mask is not None and looks_back(mask, queries, keys):
             return True
         varies = bias is not None and bias.ndim > 1 and bias.shape[-2] > 1
@@ -198,7 +211,7 @@ class CapturedCall:
         """
         if self.kept_places is not None:
             return self.kept_places
-        queries, keys = self.shape[-2:]
+        _, queries, keys, _ = self._frame()
         positions = torch.arange(queries)
         if keys <= queries or not queries or (self.mask is None and self.bias is None):
             return positions + max(0, keys - queries)
@@ -238,9 +251,7 @@ class CapturedCall:
         if isinstance(mask, Tensor):
             mask = of_numbers(mask)
         elif mask is not None and not isinstance(mask, Band):
-            front, (queries, keys) = self.shape[:-2], self.shape[-2:]
-            frame = Frame(front, queries, keys, self.query.device)
-            mask = ChangedMask(as_mask(mask), frame, of_numbers)
+            mask = ChangedMask(as_mask(mask), self._frame(), of_numbers)
         choose = getattr(self.normaliser, "of_heads", None)
         return replace(
             self,
@@ -329,8 +340,9 @@ class Description(NamedTuple):
 
     @classmethod
     def of(cls, call: CapturedCall) -> Description:
-        queries, keys = call.shape[-2:]
-        return cls(call.shape, call.looks_back(), call.rows is None and queries != keys)
+        shape = call.shape
+        differs = call.rows is None and shape[-2] != shape[-1]
+        return cls(shape, call.looks_back(), differs)
 
 
 class RecordedCall:
