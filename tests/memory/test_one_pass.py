@@ -328,6 +328,15 @@ def test_a_key_that_is_no_number_is_not_taken_for_one_that_is_too_short(dtype):
     assert memory.find(query, 3).weights.isnan().all()
 
 
+@torch.no_grad()
+def test_a_piece_of_keys_that_are_no_numbers_is_not_left_out(monkeypatch):
+    monkeypatch.setattr(one_pass, "block_rows", lambda queries: 16)
+    memory, query = Memory(), torch.randn(1, WIDTH)
+    memory.write(torch.randn(48, WIDTH))
+    memory.keys[16:32] = torch.nan
+    assert memory.find(query, 3).weights.isnan().all()
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -76,6 +76,7 @@ def collect(
         line = scores[i]
         peak = peak_of(line)
         if peak == -np.inf:
+            sums[i, 1] += exponential_sum(line, np.float32(0))  # NaN where scores are, or next to 0
             continue
         if peak > sums[i, 0]:
             sums[i, 1] *= np.exp(sums[i, 0] - peak)
