@@ -7,7 +7,7 @@ by the shapes. All other calls become a request, for which a kernel is chosen.
 """
 
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from regard.attention.kernels.choose import FEW, pinned
 from regard.attention.kernels.dots import added
-from regard.attention.kernels.request import rule_of, sides_of
+from regard.attention.kernels.request import Sides, rule_of, sides_of
 from regard.attention.kernels.sdpa import fused, has_gradients
 from regard.attention.kernels.tiled import AREA, area
 from regard.attention.kernels.zeroed import has_nan
@@ -34,10 +34,9 @@ PLAIN_SCORES = (str, DotLike, PreparedAdditive)
 NOTHING = {
     dtype: torch.empty((), dtype=dtype, device="cpu") for dtype in (torch.float32, torch.float64)
 }
-
-
 SAVED = 1 << 15  # pairs for which a call of torch's fused attention is worth it
 Run = tuple[int, int]  # the first position, and how many there are
+Way = Literal["products", "fused", "fused with gradients"]
 
 
 class Written(NamedTuple):
@@ -49,6 +48,11 @@ class Written(NamedTuple):
     calls: list[tuple[int, Run, bool]] | None = (
         None  # queries, keys, and whether they are a triangle
     )
+
+    @property
+    def hides_keys(self) -> bool:
+        """Whether products read keys that a query does not."""
+        return self.is_triangle or self.addend is not None or self.calls is not None
 
 
 def read_plain(
@@ -64,66 +68,100 @@ def read_plain(
     if type(score) is PreparedAdditive:
         return _read_prepared(query, key, value, score, mask)
     sides = sides_of(query.shape, key.shape, value.shape, query.device)
-    if not sides.is_fusible:
+    way = _way(query, key, value, score, mask, sides) if sides.is_fusible else None
+    if way is None or pinned(is_traced=False):
         return None
-    is_recorded = trains = False
-    if torch.is_grad_enabled():
-        trains = query.requires_grad or key.requires_grad or value.requires_grad
-        is_recorded = trains or score is not None  # which may have parameters
-        if is_recorded and mask is not None:
-            return None  # NaN in masked keys must not reach the gradients
-    has_heads = len(sides.frame.batch) == 2
-    is_small = (trains or not has_heads) and sides.pairs < FEW and query.dtype in NOTHING
-    if is_small and query.dtype != torch.float64 and torch.is_autocast_enabled("cpu"):
-        is_small = False  # its products are in half precision
-    if is_small and not (key.is_cpu and value.is_cpu):
-        return None
-    if (trains and not is_small) or pinned(is_traced=False):
-        return None
-    scale = None
+    scale, written = None, EVERYTHING
     if score is not None:
         factors = _factors(score, query, key)
         if factors is None:
             return None
         query, key, scale = factors
-    by_products = is_small and not trains
-    is_triangle, addend, calls = False, None, None
     if mask is not None:
-        is_even = not by_products and value.shape[-1] == query.shape[-1]
-        written = _written(mask, sides.frame, query.dtype, not by_products, is_even)
-        if written is None:
+        is_even = way == "fused" and value.shape[-1] == query.shape[-1]
+        laid = _written(mask, sides.frame, query.dtype, way == "fused", is_even)
+        if laid is None:
             return None
-        is_triangle, run, addend, calls = written
-        if run is not None:
-            key, value = key.narrow(-2, *run), value.narrow(-2, *run)
+        written = laid
+        if written.run is not None:
+            key, value = key.narrow(-2, *written.run), value.narrow(-2, *written.run)
     try:
-        if by_products:
-            if scale is None:
-                scale = query.shape[-1] ** -0.5
-            start, beta = (NOTHING[query.dtype], 0) if addend is None else (addend, 1)
-            scores = torch.baddbmm(start, query, key.mT, beta=beta, alpha=scale)
-            reading = torch.bmm(torch.softmax(scores, -1), value)
+        if way == "products":
+            reading = _by_products(query, key, value, scale, written.addend)
         else:
-            if not has_heads:  # torch is four times as slow on three axes
-                query, key, value = query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0)
-            if addend is not None and addend.ndim == 3:
-                addend = addend.unsqueeze(0)
-            arguments = query, key, value, addend, 0.0, is_triangle
-            if calls is not None:
-                reading = _read_apart(query, key, value, calls, scale)
-            elif is_recorded:
-                reading = fused(arguments, scale, has_gradients(arguments, scale))
-            elif scale is None:
-                reading = F.scaled_dot_product_attention(*arguments)
-            else:
-                reading = F.scaled_dot_product_attention(*arguments, scale=scale)
-            if not has_heads:
-                reading = reading.squeeze(0)
+            reading = _by_fused(query, key, value, scale, written, way == "fused with gradients")
     except RuntimeError:  # shapes, precisions or devices that the checks of a request refuse
         return None
-    if (is_triangle or addend is not None or calls is not None) and has_nan(reading):
+    if mask is not None and written.hides_keys and has_nan(reading):
         return None  # it may be that of a key that no query reads
     return reading
+
+
+def _way(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score: ScoreLike | None,
+    mask: MaskLike | None,
+    sides: Sides,
+) -> Way | None:
+    """How a call is read fastest; None where it takes a request."""
+    has_graph = torch.is_grad_enabled()
+    trains = has_graph and (query.requires_grad or key.requires_grad or value.requires_grad)
+    is_recorded = trains or (has_graph and score is not None)  # which may have parameters
+    if is_recorded and mask is not None:
+        return None  # NaN in masked keys must not reach the gradients
+    if trains:
+        return "fused with gradients" if _is_small(query, key, value, sides) else None
+    if len(sides.frame.batch) == 1 and _is_small(query, key, value, sides):
+        return "products"
+    return "fused with gradients" if is_recorded else "fused"
+
+
+def _is_small(query: Tensor, key: Tensor, value: Tensor, sides: Sides) -> bool:
+    """Whether operations take longer to call than to compute, in the precision of the tensors."""
+    is_few = sides.pairs < FEW and query.dtype in NOTHING and key.is_cpu and value.is_cpu
+    # Autocast computes products of float32 in half precision.
+    return is_few and not (query.dtype == torch.float32 and torch.is_autocast_enabled("cpu"))
+
+
+def _by_products(
+    query: Tensor, key: Tensor, value: Tensor, scale: float | None, addend: Tensor | None
+) -> Tensor:
+    """softmax(scale Q K^T + addend) V."""
+    if scale is None:
+        scale = query.shape[-1] ** -0.5
+    start, beta = (NOTHING[query.dtype], 0) if addend is None else (addend, 1)
+    scores = torch.baddbmm(start, query, key.mT, beta=beta, alpha=scale)
+    return torch.bmm(torch.softmax(scores, -1), value)
+
+
+def _by_fused(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float | None,
+    written: Written,
+    is_recorded: bool,
+) -> Tensor:
+    """The same by torch's fused attention, which is four times as slow on three axes as on four."""
+    is_triangle, _, addend, calls = written
+    has_heads = query.ndim == 4
+    if not has_heads:
+        query, key, value = query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0)
+        addend = addend.unsqueeze(0) if addend is not None and addend.ndim == 3 else addend
+    if calls is not None:
+        reading = _read_apart(query, key, value, calls, scale)
+    elif is_recorded:
+        arguments = query, key, value, addend, 0.0, is_triangle
+        reading = fused(arguments, scale, has_gradients(arguments, scale))
+    elif scale is None and addend is None and not is_triangle:
+        reading = F.scaled_dot_product_attention(query, key, value)  # each argument takes time
+    else:
+        reading = F.scaled_dot_product_attention(
+            query, key, value, addend, 0.0, is_triangle, scale=scale
+        )
+    return reading if has_heads else reading.squeeze(0)
 
 
 def _read_apart(
@@ -169,9 +207,7 @@ def _read_prepared(
     """The reading of one query of each batch entry, by the keys that the score was prepared for; None as above."""
     powers = score.kept
     parameters: dict[str, Any] = score.score._parameters
-    if powers is None or not powers.serves(key) or pinned(is_traced=False):
-        return None
-    if not value.is_cpu:
+    if powers is None or not powers.serves(key) or pinned(is_traced=False) or not value.is_cpu:
         return None
     if query.shape[:-1] != (*powers.frame.batch, powers.frame.queries):
         return None  # the mask is for these
@@ -241,4 +277,4 @@ def _run(positions: range) -> Run:
     return positions.start, len(positions)
 
 
-TRIANGLE = Written(is_triangle=True)
+EVERYTHING, TRIANGLE = Written(), Written(is_triangle=True)
