@@ -134,6 +134,36 @@ def test_keys_that_do_not_fit_are_refused_by_name(width: int, dtype: torch.dtype
             regard.attend(query, key, value)
 
 
+class Learnt(nn.Module, scores.DotLike):
+    """A dot product whose scale is a parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(0.7, dtype=torch.float64))
+
+    def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, Any]:
+        return query, key, self.scale
+
+
+class InHalf(scores.DotLike):
+    """A dot product of vectors in half precision."""
+
+    def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
+        return query.half(), key.half(), 0.5
+
+
+@pytest.mark.parametrize("size", ["flat step", "flat"])
+@pytest.mark.parametrize(("make", "tolerance"), [(Learnt, 1e-12), (InHalf, 1e-3)])
+@torch.no_grad()
+def test_scales_and_precisions_that_products_do_not_take(
+    make: Callable[[], Any], tolerance: float, size: str
+) -> None:
+    tensors, score = sides(*SIZES[size]), make()
+    with regard.kernel("reference"):
+        expected = regard.attend(*tensors, score=score)
+    compare("reading", regard.attend(*tensors, score=score), expected, tolerance)
+
+
 def test_parameters_of_other_heads_are_refused_in_a_sentence() -> None:
     query, key, value = sides(1, (2, 3))
     with torch.no_grad(), pytest.raises(regard.ShapeError, match="heads="):

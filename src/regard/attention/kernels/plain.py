@@ -45,9 +45,8 @@ class Written(NamedTuple):
     is_triangle: bool = False
     run: Run | None = None  # of keys; None for all
     addend: Tensor | None = None
-    calls: list[tuple[int, Run, bool]] | None = (
-        None  # queries, keys, and whether they are a triangle
-    )
+    # How many queries each call has, its keys, and whether they are a triangle.
+    calls: list[tuple[int, Run, bool]] | None = None
 
     @property
     def hides_keys(self) -> bool:
@@ -90,8 +89,8 @@ def read_plain(
             reading = _by_products(query, key, value, scale, written.addend)
         else:
             reading = _by_fused(query, key, value, scale, written, way == "fused with gradients")
-    except RuntimeError:  # shapes, precisions or devices that the checks of a request refuse
-        return None
+    except (RuntimeError, KeyError):  # shapes, precisions or devices that a request refuses, or
+        return None  # factors in a precision that only the operations of a request serve
     if mask is not None and written.hides_keys and has_nan(reading):
         return None  # it may be that of a key that no query reads
     return reading
@@ -198,7 +197,8 @@ def _factors(score: ScoreLike, query: Tensor, key: Tensor) -> tuple[Tensor, Tens
         factors = score.factors(query, key)
     except RuntimeError:  # heads of the score that are not those of the query: a request says so
         return None
-    return factors if factors[2] > 0 else None
+    scale = factors[2]  # perhaps a tensor that is learnt
+    return factors if isinstance(scale, float | int) and scale > 0 else None
 
 
 def _read_prepared(
