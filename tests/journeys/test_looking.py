@@ -149,6 +149,8 @@ def test_a_recurrent_model_shows_what_it_has(corpus, tmp_path):
             check_refused(encoder, "--attention encoder", "it has cross", code=2)
         else:
             check_refused(result, "no attention at all", code=2)
+            page = run("look", TEXT, "--model", folder, "--out", tmp_path / "page.html")
+            check_refused(page, "no attention at all", code=2)
             drawn_result = run("translate", TEXT, "--look", "--model", folder)
             assert drawn_result.code == 0
             assert len(drawn_result.lines) == 1

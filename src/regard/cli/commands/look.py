@@ -103,7 +103,7 @@ def look(
         raise DataError("TEXT is empty: there is nothing to look at")
     name = Path(model.model).name or model.model
     if out is not None and out.suffix.lower() == ".html":
-        kinds = [attention] if attention else drawing.names_by_kind(translation)
+        kinds = [attention] if attention else drawing.names_by_kind(translation) or ["cross"]
         _write(translation, kinds, layer, head, pieces, name, out)
         print(translation.text)
         report.say(f"wrote {out}")
