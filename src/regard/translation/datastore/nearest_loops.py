@@ -12,7 +12,7 @@ from regard.loops.rows import exponential_sum, insert, peak_of
 from regard.translation.datastore.space import COMPONENTS, FINE
 
 _BLOCK = 64  # numbers that are passed over together where none is among the best
-_NOTHING = np.float32(16)  # temperatures: e^-16 is lost when a float32 is added to 1
+_NOTHING = np.float32(17)  # temperatures: e^-17 is lost when a float32 is added to 1
 _STEP = np.float32(FINE // 2)
 _difference = weighted_difference(COMPONENTS, FINE // 2)
 
