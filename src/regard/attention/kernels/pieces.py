@@ -71,15 +71,18 @@ class Tiling:
         generator = torch.Generator().manual_seed(self.seed + piece.number)
         return keep(weights, self.request.dropout, generator)
 
-    def whole(self, parts: Parts, like: Tensor, *shape: int) -> Tensor:
+    def whole(self, answers: Parts, like: Tensor, *shape: int) -> Tensor:
         """What pieces have for their queries, as one tensor; 0 for the queries of no piece."""
-        rows = [part for _, part in parts]
-        if len(self.entries) == 1 and sum(part.shape[2] for part in rows) == self.request.queries:
+        rows = [answer for _, answer in answers]
+        if (
+            len(self.entries) == 1
+            and sum(answer.shape[2] for answer in rows) == self.request.queries
+        ):
             return rows[0] if len(rows) == 1 else torch.cat(rows, 2)
-        whole = like.new_zeros(shape)
-        for place, part in parts:
-            whole[place] = part
-        return whole
+        tensor = like.new_zeros(shape)
+        for place, answer in answers:
+            tensor[place] = answer
+        return tensor
 
     @property
     def size(self) -> int:

@@ -157,13 +157,13 @@ def batch_of(sides: Sequence[Tensor]) -> Shape:
 
 def flatten(sides: Sequence[Tensor], batch: Shape) -> tuple[Sides, Tensor]:
     """Each side as (entries, *own axes), and (batch, sides): the entry that each entry of the batch reads."""
-    whole = torch.arange(prod(batch), device=sides[0].device)
-    flat, where = [], whole.new_zeros(len(whole), len(OWN))
+    places = torch.arange(prod(batch), device=sides[0].device)
+    flat, where = [], places.new_zeros(len(places), len(OWN))
     for k, (tensor, axes) in enumerate(zip(sides, OWN, strict=True)):
         front, shape = tensor.shape[: tensor.ndim - axes], tensor.shape[tensor.ndim - axes :]
         entries = prod(front)
         if front == batch:
-            where[:, k] = whole
+            where[:, k] = places
         elif entries > 1:
             index = torch.arange(entries, device=tensor.device).reshape(front)
             where[:, k] = index.expand(batch).reshape(-1)

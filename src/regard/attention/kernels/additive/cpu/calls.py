@@ -116,8 +116,8 @@ def _buffers(inputs: Inputs) -> Buffers:
     )
     starts = [0, *accumulate(-(-size // LINE) * LINE for size in sizes)]
     array = _empty(p.a.dtype, starts.pop(), zero=True)
-    parts = (array[start : start + size] for start, size in zip(starts, sizes, strict=True))
-    return Buffers(*parts)._replace(for_w=np.empty(padded * backward))
+    buffers = (array[start : start + size] for start, size in zip(starts, sizes, strict=True))
+    return Buffers(*buffers)._replace(for_w=np.empty(padded * backward))
 
 
 def _shares(inputs: Inputs, workers: int) -> list[Share]:

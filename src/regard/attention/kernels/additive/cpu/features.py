@@ -45,13 +45,13 @@ def spread_keys(
     """
     pitch = padded + GAP
     clear(top, 0, top.size)
-    for first in range(0, keys, SIDE):
-        corner, few = first // STRIP * padded, min(SIDE, keys - first)
-        for k in range(few):
-            row_of_exponentials(features, (first + k) * hidden, hidden, rows, k * pitch)
+    for begin in range(0, keys, SIDE):
+        corner, count = begin // STRIP * padded, min(SIDE, keys - begin)
+        for k in range(count):
+            row_of_exponentials(features, (begin + k) * hidden, hidden, rows, k * pitch)
             raise_to(top, corner, rows, k * pitch, padded)
-        clear(rows, few * pitch, (SIDE - few) * pitch)
-        turn(rows, padded, spread, corner * STRIP + first % STRIP)
+        clear(rows, count * pitch, (SIDE - count) * pitch)
+        turn(rows, padded, spread, corner * STRIP + begin % STRIP)
 
 
 @inner
