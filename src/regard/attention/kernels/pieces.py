@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
 
@@ -21,7 +22,6 @@ from regard.attention.versions import Reads, Versions
 KEPT = 2  # tables of additions that are held: the strips of a window are alike, except at its ends
 Place = tuple[slice | Tensor, ...]
 Additions = tuple[Tensor | None, Tensor | None]
-Parts = list[tuple[Place, Tensor]]  # rows of tensors with four axes or three, and their place
 
 
 class Piece(NamedTuple):
@@ -71,18 +71,20 @@ class Tiling:
         generator = torch.Generator().manual_seed(self.seed + piece.number)
         return keep(weights, self.request.dropout, generator)
 
-    def whole(self, answers: Parts, like: Tensor, *shape: int) -> Tensor:
-        """What pieces have for their queries, as one tensor; 0 for the queries of no piece."""
-        rows = [answer for _, answer in answers]
-        if (
-            len(self.entries) == 1
-            and sum(answer.shape[2] for answer in rows) == self.request.queries
-        ):
-            return rows[0] if len(rows) == 1 else torch.cat(rows, 2)
-        tensor = like.new_zeros(shape)
-        for place, answer in answers:
-            tensor[place] = answer
-        return tensor
+    def new_rows(self, like: Tensor, *shape: int) -> Tensor:
+        """A tensor for what tiles write, a row for each query; 0 where a query may have no tile.
+
+        Tiles write at once: small results that are kept for long between large tables would divide the memory that the
+        allocator holds, so that it grows with the square of the length.
+        """
+        return like.new_empty(shape) if self._is_covered else like.new_zeros(shape)
+
+    @cached_property
+    def _is_covered(self) -> bool:
+        """Whether every query has a tile."""
+        tiles = [tile for entry in self.entries for tile in entry if not tile.joins]
+        covered = sum(len(tile.rows) for tile in tiles if tile.rule is None)
+        return covered == len(self.entries) * self.request.queries
 
     @property
     def size(self) -> int:
@@ -223,5 +225,7 @@ class PieceBlocks(Blocks):
     def write(self, tensors: Sequence[Any]) -> Tensor:
         """The reading; queries without a tile have nothing to read."""
         query, value = tensors[QUERY], tensors[VALUE]
-        parts = [(piece.rows, self.at(tensors, piece)) for piece in self.spans]
-        return self.spans.whole(parts, value, *query.shape[:-1], value.shape[-1])
+        reading: Tensor = self.spans.new_rows(value, *query.shape[:-1], value.shape[-1])
+        for piece in self.spans:
+            reading[piece.rows] = self.at(tensors, piece)
+        return reading

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.kernels.dots import factors, read_dots
-from regard.attention.kernels.pieces import Parts, Piece, PieceBlocks, Tiling
+from regard.attention.kernels.pieces import Piece, PieceBlocks, Tiling
 from regard.attention.kernels.recomputing import (
     BIAS,
     OTHERS,
@@ -156,23 +156,22 @@ def _fused(
     tiling: Tiling, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """The reading, and the logarithm of the sum of each row."""
-    readings: Parts = []
-    sums: Parts = []
+    reading = tiling.new_rows(value, *query.shape)
+    sums = tiling.new_rows(widen(query[..., 0]), *query.shape[:-1])
     for piece in tiling:
         rows, columns = piece.rows, piece.columns
         sides = query[rows], key[columns], value[columns]
         added, blank = tiling.additions(piece, _numbers(bias, piece))
-        reading, row_sums = fused_forward(
+        tile_reading, tile_sums = fused_forward(
             *sides, is_causal=piece.tile.triangle, attn_mask=added, scale=tiling.scale
         )
         if blank is not None:
-            row_sums = row_sums.masked_fill(blank.squeeze(-1), 0.0)
+            tile_sums = tile_sums.masked_fill(blank.squeeze(-1), 0.0)
         if piece.tile.joins:
-            reading, row_sums = _joined(readings.pop()[1], sums.pop()[1], reading, row_sums)
-        readings.append((rows, reading))
-        sums.append((rows, row_sums))
-    size = query.shape[:-1]
-    return tiling.whole(readings, value, *query.shape), tiling.whole(sums, widen(value), *size)
+            _join(reading[rows], sums[rows], tile_reading, tile_sums)
+        else:
+            reading[rows], sums[rows] = tile_reading, tile_sums
+    return reading, sums
 
 
 class _Fused(torch.autograd.Function):
@@ -316,11 +315,9 @@ def _numbers(bias: Tensor | None, piece: Piece) -> Tensor | None:
     return None if bias is None else bias[piece.within(bias)]
 
 
-def _joined(
-    reading: Tensor, sums: Tensor, tile_reading: Tensor, tile_sums: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Two readings of the same rows as one: each weighs as its share in the sum of both."""
+def _join(reading: Tensor, sums: Tensor, tile_reading: Tensor, tile_sums: Tensor) -> None:
+    """Join the tile's reading to that of the same rows: each weighs as its share in the sum of both."""
     total = torch.logaddexp(sums, tile_sums)
     share, tile_share = ((side - total).exp().unsqueeze(-1) for side in (sums, tile_sums))
-    joint = reading * share + tile_reading * tile_share  # the shares of half precisions are float32
-    return joint.to(reading.dtype), total
+    reading.copy_(reading * share + tile_reading * tile_share)
+    sums.copy_(total)
