@@ -41,7 +41,9 @@ def followed() -> bool:
 
 def are_equal(left: int, right: int) -> bool:
     """Whether two lengths are equal for all sizes that a compiled graph serves."""
-    if _is_tracing():  # they are recorded, and may differ later
+    if (
+        torch.jit.is_tracing()
+    ):  # they are recorded, and may differ later; a compiler knows this name
         return False
     from torch.fx.experimental.symbolic_shapes import statically_known_true  # loads sympy
 
