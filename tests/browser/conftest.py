@@ -85,9 +85,14 @@ def open_page(recorder):
     """Open an address on an empty page, which has forgotten the address before."""
 
     def open_recorded(
-        address: str, width: int = 1280, height: int = 900, offline: bool = False
+        address: str,
+        width: int = 1280,
+        height: int = 900,
+        offline: bool = False,
+        color_scheme: str = "light",
     ) -> Recorded:
         recorder.clear()
+        recorder.page.emulate_media(color_scheme=color_scheme)
         recorder.page.set_viewport_size({"width": width, "height": height})
         recorder.page.context.set_offline(offline)
         recorder.page.goto(address)
