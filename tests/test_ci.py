@@ -97,7 +97,7 @@ def checks(project):
     """The checks of .ci/run: all pass at once."""
     for name in ("ruff", "mypy", "lint-imports", "pytest"):
         program(project / "programs" / "bin" / name, f"echo {name} has run")
-    for name in ("site", "resolve", "front-end", "release"):
+    for name in ("site", "resolve", "front-end", "release", "manifests"):
         program(project / ".ci" / name, f"echo {name} has run")
     return project
 
@@ -105,7 +105,16 @@ def checks(project):
 def test_everything_runs_and_is_printed(checks):
     done = run(checks / ".ci/run", folder=checks)
     assert done.returncode == 0, done.stderr
-    for name in ("ruff", "mypy", "lint-imports", "pytest", "site", "resolve", "release"):
+    for name in (
+        "ruff",
+        "mypy",
+        "lint-imports",
+        "pytest",
+        "site",
+        "resolve",
+        "release",
+        "manifests",
+    ):
         assert f"{name} has run" in done.stdout
 
 
