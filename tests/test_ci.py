@@ -12,6 +12,8 @@ import pytest
 
 SCRIPTS = Path(__file__).parents[1] / ".ci"
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the scripts are for bash")
+PROGRAMS = ("ruff", "mypy", "lint-imports", "pytest")
+SCRIPT_NAMES = ("site", "resolve", "front-end", "release", "manifests")
 README = """<!-- command: tests -->
 ```bash
 cp -r programs .venv && .venv/bin/pytest -q
@@ -95,9 +97,9 @@ def test_the_lowest_versions_are_tested_with_the_source_beside_the_script(projec
 @pytest.fixture
 def checks(project):
     """The checks of .ci/run: all pass at once."""
-    for name in ("ruff", "mypy", "lint-imports", "pytest"):
+    for name in PROGRAMS:
         program(project / "programs" / "bin" / name, f"echo {name} has run")
-    for name in ("site", "resolve", "front-end", "release", "manifests"):
+    for name in SCRIPT_NAMES:
         program(project / ".ci" / name, f"echo {name} has run")
     return project
 
@@ -105,16 +107,7 @@ def checks(project):
 def test_everything_runs_and_is_printed(checks):
     done = run(checks / ".ci/run", folder=checks)
     assert done.returncode == 0, done.stderr
-    for name in (
-        "ruff",
-        "mypy",
-        "lint-imports",
-        "pytest",
-        "site",
-        "resolve",
-        "release",
-        "manifests",
-    ):
+    for name in PROGRAMS + SCRIPT_NAMES:
         assert f"{name} has run" in done.stdout
 
 

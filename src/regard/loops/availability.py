@@ -41,9 +41,8 @@ def followed() -> bool:
 
 def are_equal(left: int, right: int) -> bool:
     """Whether two lengths are equal for all sizes that a compiled graph serves."""
-    if (
-        torch.jit.is_tracing()
-    ):  # they are recorded, and may differ later; a compiler knows this name
+    # A compiler knows this name of torch. Lengths that are recorded may differ later.
+    if torch.jit.is_tracing():
         return False
     from torch.fx.experimental.symbolic_shapes import statically_known_true  # loads sympy
 
