@@ -47,11 +47,7 @@ class Written(NamedTuple):
     addend: Tensor | None = None
     # How many queries each call has, its keys, and whether they are a triangle.
     calls: list[tuple[int, Run, bool]] | None = None
-
-    @property
-    def hides_keys(self) -> bool:
-        """Whether products read keys that a query does not."""
-        return self.is_triangle or self.addend is not None or self.calls is not None
+    hides_keys: bool = True  # whether products read keys that a query does not
 
 
 def read_plain(
@@ -91,7 +87,7 @@ def read_plain(
             reading = _by_fused(query, key, value, scale, written, way == "fused with gradients")
     except (RuntimeError, KeyError):  # shapes, precisions or devices that a request refuses, or
         return None  # factors in a precision that only the operations of a request serve
-    if mask is not None and written.hides_keys and has_nan(reading):
+    if written.hides_keys and has_nan(reading):
         return None  # it may be that of a key that no query reads
     return reading
 
@@ -144,7 +140,7 @@ def _by_fused(
     is_recorded: bool,
 ) -> Tensor:
     """The same by torch's fused attention, which is four times as slow on three axes as on four."""
-    is_triangle, _, addend, calls = written
+    is_triangle, _, addend, calls, _ = written
     has_heads = query.ndim == 4
     if not has_heads:
         query, key, value = query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0)
@@ -156,6 +152,8 @@ def _by_fused(
         reading = fused(arguments, scale, has_gradients(arguments, scale))
     elif scale is None and addend is None and not is_triangle:
         reading = F.scaled_dot_product_attention(query, key, value)  # each argument takes time
+    elif scale is None:
+        reading = F.scaled_dot_product_attention(query, key, value, addend, 0.0, is_triangle)
     else:
         reading = F.scaled_dot_product_attention(
             query, key, value, addend, 0.0, is_triangle, scale=scale
@@ -260,7 +258,8 @@ def _write(layout: Layout, dtype: torch.dtype, is_even: bool) -> Written | None:
     """
     batch, queries, keys, _ = layout.frame
     if (columns := layout.common_keys) is not None:
-        return Written(run=None if len(columns) == keys else _run(columns))
+        run = None if len(columns) == keys else _run(columns)
+        return Written(run=run, hides_keys=False)
     if layout.batch != batch or not dtype.is_floating_point:  # a request refuses whole numbers
         return None
     size, plane = prod(batch), queries * keys
@@ -277,4 +276,4 @@ def _run(positions: range) -> Run:
     return positions.start, len(positions)
 
 
-EVERYTHING, TRIANGLE = Written(), Written(is_triangle=True)
+EVERYTHING, TRIANGLE = Written(hides_keys=False), Written(is_triangle=True)
