@@ -11,6 +11,7 @@ TRACERS = (torch._C._TorchDispatchModeKey.FAKE, torch._C._TorchDispatchModeKey.P
 # Every call asks these: a name of this module is found in a third of the time.
 _is_compiling = torch.compiler.is_compiling
 _is_tracing = torch._C._is_tracing
+_tracing_state = torch._C._get_tracing_state
 _has_transforms = torch._C._are_functorch_transforms_active
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 
@@ -41,8 +42,8 @@ def followed() -> bool:
 
 def are_equal(left: int, right: int) -> bool:
     """Whether two lengths are equal for all sizes that a compiled graph serves."""
-    # A compiler knows this name of torch. Lengths that are recorded may differ later.
-    if torch.jit.is_tracing():
+    # torch.compile knows this call. Lengths that are recorded may differ later.
+    if _tracing_state() is not None:
         return False
     from torch.fx.experimental.symbolic_shapes import statically_known_true  # loads sympy
 
