@@ -28,9 +28,9 @@ from regard.attention.scores.score import is_dots
 from regard.attention.shapes import Frame
 from regard.loops.availability import followed
 
-# What may be plain, beside no score; a name is perhaps that of another.
+# The types of scores that a plain call may have; a name may also stand for another score.
 PLAIN_SCORES = (str, DotLike, PreparedAdditive)
-# What products begin with, in the precisions that they are faster in.
+# Empty addends, in the precisions in which products are faster than fused attention.
 NOTHING = {
     dtype: torch.empty((), dtype=dtype, device="cpu") for dtype in (torch.float32, torch.float64)
 }
@@ -39,7 +39,7 @@ Run = tuple[int, int]  # the first position, and how many there are
 Way = Literal["products", "fused", "fused with gradients"]
 
 
-class Written(NamedTuple):
+class MaskForm(NamedTuple):
     """A mask for products: a triangle, a run of keys for all queries, numbers to add, or several calls."""
 
     is_triangle: bool = False
@@ -66,7 +66,7 @@ def read_plain(
     way = _way(query, key, value, score, mask, sides) if sides.is_fusible else None
     if way is None or pinned(is_traced=False):
         return None
-    scale, written = None, EVERYTHING
+    scale, form = None, EVERYTHING
     if score is not None:
         factors = _factors(score, query, key)
         if factors is None:
@@ -74,20 +74,20 @@ def read_plain(
         query, key, scale = factors
     if mask is not None:
         is_even = way == "fused" and value.shape[-1] == query.shape[-1]
-        laid = _written(mask, sides.frame, query.dtype, way == "fused", is_even)
-        if laid is None:
+        mask_form = _form(mask, sides.frame, query.dtype, way == "fused", is_even)
+        if mask_form is None:
             return None
-        written = laid
-        if written.run is not None:
-            key, value = key.narrow(-2, *written.run), value.narrow(-2, *written.run)
+        form = mask_form
+        if form.run is not None:
+            key, value = key.narrow(-2, *form.run), value.narrow(-2, *form.run)
     try:
         if way == "products":
-            reading = _by_products(query, key, value, scale, written.addend)
+            reading = _by_products(query, key, value, scale, form.addend)
         else:
-            reading = _by_fused(query, key, value, scale, written, way == "fused with gradients")
+            reading = _by_fused(query, key, value, scale, form, way == "fused with gradients")
     except (RuntimeError, KeyError):  # shapes, precisions or devices that a request refuses, or
         return None  # factors in a precision that only the operations of a request serve
-    if written.hides_keys and has_nan(reading):
+    if form.hides_keys and has_nan(reading):
         return None  # it may be that of a key that no query reads
     return reading
 
@@ -136,11 +136,11 @@ def _by_fused(
     key: Tensor,
     value: Tensor,
     scale: float | None,
-    written: Written,
+    form: MaskForm,
     is_recorded: bool,
 ) -> Tensor:
     """The same by torch's fused attention, which is four times as slow on three axes as on four."""
-    is_triangle, _, addend, calls, _ = written
+    is_triangle, _, addend, calls, _ = form
     has_heads = query.ndim == 4
     if not has_heads:
         query, key, value = query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0)
@@ -236,9 +236,9 @@ def _laid(mask: MaskLike, frame: Frame) -> tuple[Layout, object] | None:
     return None if isinstance(rule, Tensor) else (lay(rule, frame, False), rule)
 
 
-def _written(
+def _form(
     mask: MaskLike, frame: Frame, dtype: torch.dtype, is_fused: bool, is_even: bool
-) -> Written | None:
+) -> MaskForm | None:
     """The mask for products, or for torch's fused attention, which makes triangles itself; None as below."""
     laid = _laid(mask, frame)
     if laid is None:
@@ -246,12 +246,12 @@ def _written(
     layout = laid[0]
     if is_fused and layout.is_triangle:
         return TRIANGLE
-    question = "written", dtype, is_even
-    written: Written | None = layout.once(question, lambda: _write(layout, dtype, is_even))
-    return written
+    question = "form for products", dtype, is_even
+    form: MaskForm | None = layout.once(question, lambda: _new_form(layout, dtype, is_even))
+    return form
 
 
-def _write(layout: Layout, dtype: torch.dtype, is_even: bool) -> Written | None:
+def _new_form(layout: Layout, dtype: torch.dtype, is_even: bool) -> MaskForm | None:
     """None where tiles are quicker, or where the mask has batch axes that the queries do not have.
 
     Only values of one width with the keys are read by several calls: torch writes out the scores of others.
@@ -259,7 +259,7 @@ def _write(layout: Layout, dtype: torch.dtype, is_even: bool) -> Written | None:
     batch, queries, keys, _ = layout.frame
     if (columns := layout.common_keys) is not None:
         run = None if len(columns) == keys else _run(columns)
-        return Written(run=run, hides_keys=False)
+        return MaskForm(run=run, hides_keys=False)
     if layout.batch != batch or not dtype.is_floating_point:  # a request refuses whole numbers
         return None
     size, plane = prod(batch), queries * keys
@@ -268,12 +268,12 @@ def _write(layout: Layout, dtype: torch.dtype, is_even: bool) -> Written | None:
         tiles = independent_tiles(layout.mask, layout.frame)
         if tiles and (is_large or size * (plane - area([tiles])) >= SAVED * len(tiles)):
             runs = ((len(tile.rows), _run(tile.columns), tile.triangle) for tile in tiles)
-            return Written(calls=list(runs))
-    return None if is_large else Written(addend=added(layout, dtype))
+            return MaskForm(calls=list(runs))
+    return None if is_large else MaskForm(addend=added(layout, dtype))
 
 
 def _run(positions: range) -> Run:
     return positions.start, len(positions)
 
 
-EVERYTHING, TRIANGLE = Written(hides_keys=False), Written(is_triangle=True)
+EVERYTHING, TRIANGLE = MaskForm(hides_keys=False), MaskForm(is_triangle=True)
