@@ -120,6 +120,25 @@ def test_code_that_fails_stops_the_packaging_and_prints_what_it_said(checks):
     assert "never" not in done.stdout
 
 
+def test_an_installation_that_fails_stops_the_front_end(checks):
+    """Its build would else run on for minutes, in a folder that is gone."""
+    program(checks / ".ci/front-end", 'touch here; echo "half built"; sleep 600; echo never')
+    waiting = README.replace("cp -r programs", "until [ -e here ]; do sleep 0.1; done; cp -r none")
+    (checks / "README.md").write_text(waiting)
+    done = run(checks / ".ci/run", folder=checks)
+    assert done.returncode == 1
+    assert "half built" in done.stdout
+    assert "never" not in done.stdout
+
+
+def test_a_front_end_that_fails_fails_the_run_before_its_checks(checks):
+    program(checks / ".ci/front-end", "echo not built; exit 1")
+    done = run(checks / ".ci/run", folder=checks)
+    assert done.returncode == 1
+    assert "not built" in done.stdout
+    assert "ruff has run" not in done.stdout
+
+
 def test_packaging_that_fails_fails_the_run_before_its_tests(checks):
     program(checks / ".ci/release", "echo no wheel; exit 1")
     done = run(checks / ".ci/run", folder=checks)
