@@ -114,6 +114,24 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.filterwarnings("ignore:overflow encountered")  # e^{2x} may be infinite: r is 0 then
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_it_agrees_with_the_exact_reference(case: Case) -> None:
+    check(case)
+
+
+@needs_triton
+@pytest.mark.parametrize("shares", [1, 2, 3])
+def test_programs_share_the_other_side(shares: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from regard.attention.kernels.triton import sizes
+
+    tile = sizes.Tile(16, 16, 4, wide=16)
+    for side in ("of_reading", "of_gradients"):
+        monkeypatch.setattr(sizes, side, lambda *lengths: (tile, shares))
+    mask = TRIANGLE & masks.padding(
+        [40, 0]
+    )  # the first queries read nothing that later shares hold
+    check(case("shares", query=(2, 37, 4), key=(2, 40, 3), d_value=20, mask=mask))
+
+
+def check(case: Case) -> None:
     built = case.build()
     exact = answer("reference", built.arguments(torch.float64))
     with torch.device(DEVICE):
@@ -236,7 +254,7 @@ from triton.compiler import ASTSource
 from regard.attention.kernels.triton.backward import backward
 from regard.attention.kernels.triton.bias import bias_gradients
 from regard.attention.kernels.triton.dots import gradients, means_of, read
-from regard.attention.kernels.triton.forward import forward
+from regard.attention.kernels.triton.forward import forward, join
 from regard.attention.kernels.triton.runs import runs_of_keys, runs_of_queries
 from regard.attention.kernels.triton.scores import prepare_features
 
@@ -244,12 +262,12 @@ POINTERS = {"where": "*i64", "order": "*i64", "starts": "*i64", "spans": "*i32",
             "stored": "*i64", "mask": "*u8", "a_beyond": "*i32", "c_beyond": "*i32", "beyond": "*i32",
             "table": "*i32", "by_queries": "*i32", "by_keys": "*i32"}
 WHOLE = {"queries", "keys", "hidden", "width", "a_stored", "c_stored", "entries", "length",
-         "stored_length", "stored_hidden", "query_row", "key_row", "value_row"} | {
+         "stored_length", "stored_hidden", "shares", "query_row", "key_row", "value_row"} | {
     f"{plane}_{axis}" for plane in ("mask", "bias") for axis in ("entry", "row", "column")}
 ALL = {"SPANS": True, "DOCUMENTS": True, "MASK": True, "BIAS": True, "CAPPED": True, "ALIGNED": True,
        "OUTER": 16, "INNER": 16, "WIDE": 16, "DEEP": 16, "DEPTH": 8, "WIDTH": 16, "BLOCK": 16,
-       "KEY_OUTER": 16, "KEY_INNER": 16}  # the smallest: they compile in two thirds of the time
-for kernel, more in ((prepare_features, {}), (forward, {}),
+       "KEY_OUTER": 16, "KEY_INNER": 16, "SINGLE": False}  # the smallest: they compile in two thirds of the time
+for kernel, more in ((prepare_features, {}), (forward, {}), (join, {}),
                      (backward, {"BY_KEYS": True}), (backward, {"BY_KEYS": False}),
                      (read, {}), (gradients, {}), (means_of, {}), (runs_of_keys, {}), (runs_of_queries, {}),
                      (bias_gradients, {"ONE_ROW": True, "ONE_COLUMN": False})):
@@ -272,4 +290,4 @@ def test_it_compiles_for_a_gpu_without_atomics() -> None:
         timeout=600,
         env=surroundings,
     )
-    assert ran.stdout.split("\n") == ["atomics 0"] * 10 + [""], ran.stderr
+    assert ran.stdout.split("\n") == ["atomics 0"] * 11 + [""], ran.stderr

@@ -37,9 +37,9 @@ def weight_gradients(
 @triton.jit
 def bias_gradients(
     where, a, c, w, v, spans, bias, mask, asking, stored, a_beyond, c_beyond,
-    bias_entry, bias_row, bias_column, mask_entry, mask_row, mask_column,
     norms, upstream, means, order, starts, gradients,
-    queries, keys, hidden, width, a_stored, c_stored, factor, cap,
+    bias_entry, bias_row, bias_column, mask_entry, mask_row, mask_column,
+    queries, keys, hidden, width, a_stored, c_stored, entries, factor, cap,
     SPANS: tl.constexpr, DOCUMENTS: tl.constexpr, MASK: tl.constexpr,
     BIAS: tl.constexpr, CAPPED: tl.constexpr,
     OUTER: tl.constexpr, INNER: tl.constexpr, WIDE: tl.constexpr,

@@ -24,8 +24,9 @@ from regard.attention.kernels.triton.tiles import (
 @triton.jit
 def forward(
     where, a, c, w, v, spans, bias, mask, asking, stored, a_beyond, c_beyond,
+    reading, norms,
     bias_entry, bias_row, bias_column, mask_entry, mask_row, mask_column,
-    reading, norms, queries, keys, hidden, width, a_stored, c_stored, factor, cap, entries,
+    queries, keys, hidden, width, a_stored, c_stored, entries, factor, cap,
     SPANS: tl.constexpr, DOCUMENTS: tl.constexpr, MASK: tl.constexpr,
     BIAS: tl.constexpr, CAPPED: tl.constexpr,
     OUTER: tl.constexpr, INNER: tl.constexpr, WIDE: tl.constexpr,
@@ -88,3 +89,36 @@ def forward(
         norms += place * 2 * queries
         tl.store(norms + rows, peak, mask=rows < queries)
         tl.store(norms + queries + rows, total, mask=rows < queries)
+
+
+@triton.jit
+def join(
+    readings, norms, reading, joint_norms, queries, width, entries, shares, factor,
+    OUTER: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """Program (block of queries of all entries, stretch of the value's width): the reading of the keys of all shares."""
+    count = entries * queries
+    rows = tl.program_id(0) * OUTER + tl.arange(0, OUTER)
+    columns = tl.program_id(1) * WIDE + tl.arange(0, WIDE)
+    inside = rows < count
+    at = rows // queries * 2 * queries + rows % queries
+    peak = tl.full((OUTER,), float("-inf"), tl.float32)
+    for share in range(shares):
+        here = tl.load(norms + share * 2 * count + at, mask=inside, other=float("-inf"))
+        peak = tl.maximum(peak, here)
+    ground = tl.where(peak == float("-inf"), 0.0, peak)
+    total = tl.zeros((OUTER,), tl.float32)
+    blend = tl.zeros((OUTER, WIDE), tl.float32)
+    for share in range(shares):
+        place = norms + share * 2 * count + at
+        here = tl.load(place, mask=inside, other=float("-inf"))
+        part = tl.load(place + queries, mask=inside, other=0.0)
+        part *= tl.exp2((here - ground) * (factor * LOG2E))
+        total += part
+        numbers = load_rows(readings + share * count * width, rows, count, columns, width)
+        blend += part[:, None] * numbers
+    blend = blend / tl.where(total > 0.0, total, 1.0)[:, None]
+    store_rows(reading, rows, count, columns, width, blend)
+    if tl.program_id(1) == 0:
+        tl.store(joint_norms + at, peak, mask=inside)
+        tl.store(joint_norms + queries + at, total, mask=inside)

@@ -10,16 +10,19 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from regard.attention.kernels.additive.requests import OWN, Rules, batch_of
+from regard.attention.kernels.additive.requests import OWN, Rules
 from regard.attention.kernels.triton import sizes
 from regard.attention.kernels.triton.backward import backward
 from regard.attention.kernels.triton.bias import bias_gradients
-from regard.attention.kernels.triton.forward import forward
+from regard.attention.kernels.triton.forward import forward, join
+from regard.attention.kernels.triton.launches import launch_of
 from regard.attention.kernels.triton.scores import prepare_features
-from regard.attention.shapes import Frame, Shape
+from regard.attention.kernels.triton.sizes import Tile
+from regard.attention.shapes import Frame, Shape, broadcast
 from regard.loops.availability import capturing
 
 TOGETHER = 16  # positions of a mark of features beyond the limit, as in scores.py
+PREPARED = Tile(TOGETHER, TOGETHER, warps=2)
 BIAS = 5  # the place of the bias among the sides
 
 
@@ -100,20 +103,31 @@ class Call:
             "CAPPED": self.scores.cap > 0,
         }
 
-    def inputs(self, a: Features, c: Features, v: Tensor) -> list[Any]:
-        """The first arguments of the kernels."""
+    def inputs(self, a: Features, c: Features, v: Tensor) -> tuple[Tensor, ...]:
+        """The first tensors of the kernels."""
         w = self.w
         if w.shape[1] < a.stored[0]:
             w = pad(w, (0, 1))
         sides = (a.doubled, c.doubled, w, v, self.spans, self.bias, self.mask, self.asking)
-        planes = (*_strides(self.bias), *_strides(self.mask))
-        return [self.where, *sides, self.stored, a.beyond, c.beyond, *planes]
+        return (self.where, *sides, self.stored, a.beyond, c.beyond)
 
-    def numbers(self, a: Features, c: Features) -> list[Any]:
-        """The last arguments of the kernels."""
+    def launch(
+        self,
+        kernel: Any,
+        grid: tuple[int, ...],
+        tile: Tile,
+        tensors: tuple[Tensor, ...],
+        features: tuple[Features, Features],
+        **constants: Any,
+    ) -> None:
+        """Run a kernel over tensors that begin with the inputs."""
         queries, keys, _, width = self.sizes
-        lengths = a.stored[1], c.stored[1]
-        return [queries, keys, a.stored[0], width, *lengths, self.scores.factor, self.scores.cap]
+        (hidden, a_stored), (_, c_stored) = (side.stored for side in features)
+        planes = (*_strides(self.bias), *_strides(self.mask))
+        numbers = (*planes, queries, keys, hidden, width, a_stored, c_stored, self.entries)
+        constants |= {**self.switches, "WIDE": tile.wide}
+        launch = launch_of(kernel, grid, tile, self.a.device, numbers, **constants)
+        launch(tensors, *numbers, self.scores.factor, self.scores.cap)
 
     def features(self) -> tuple[Features, Features]:
         """Both sides as the kernels read them."""
@@ -126,6 +140,8 @@ class Call:
 
 def _strides(plane: Tensor) -> list[int]:
     """The strides of a mask or bias, 0 along an axis of size 1."""
+    if plane.numel() == 0:
+        return [0, 0, 0]
     rows, columns = plane.shape[1:]
     return [rows * columns, columns if rows > 1 else 0, 1 if columns > 1 else 0]
 
@@ -137,7 +153,8 @@ def _prepared(features: Tensor) -> Features:
     marks = stored_length // TOGETHER
     beyond = torch.empty(entries, marks, dtype=torch.int32, device=features.device)
     lengths = length, hidden, stored_length, stored_hidden
-    prepare_features[(entries * marks,)](features, doubled, beyond, *lengths, num_warps=2)
+    launch = launch_of(prepare_features, (entries * marks,), PREPARED, features.device, lengths)
+    launch((features, doubled, beyond), *lengths)
     return Features(doubled, beyond)
 
 
@@ -171,12 +188,14 @@ def _call(
     readable: Readable,
 ) -> Call:
     sides = _sides(a, c, w, v, bias, readable)
-    batch = batch_of(sides)
     fronts = tuple(tuple(s.shape[: s.ndim - own]) for s, own in zip(sides, OWN, strict=True))
+    batch = broadcast(*fronts)
     # Memory that is written while a graph is captured has no numbers before the graph runs.
     locate: Callable[..., Tensor] = _entries if capturing(a.device) else _kept_entries
     flat = (
-        side.reshape(prod(front), *side.shape[len(front) :]).contiguous()
+        side
+        if side.numel() == 0
+        else side.reshape(prod(front), *side.shape[len(front) :]).contiguous()
         for side, front in zip(sides, fronts, strict=True)
     )
     return Call(scores, batch, locate(fronts, batch, a.device), *flat)
@@ -202,24 +221,25 @@ def _read(call: Call) -> tuple[Tensor, Tensor]:
     tile, shares = sizes.of_reading(queries, keys, width, call.entries)
     reading = call.v.new_empty(shares * call.entries, queries, width)
     norms = torch.empty(shares * call.entries, 2, queries, device=reading.device)
-    a, c = call.features()
+    features = call.features()
     grid = (-(-queries // tile.outer) * call.entries, -(-width // tile.wide), shares)
-    arguments = [*call.inputs(a, c, call.v), reading, norms, *call.numbers(a, c), call.entries]
-    forward[grid](*arguments, **call.switches, **tile.launch(WIDE=tile.wide))
-    if shares == 1:
-        return reading, norms
-    copies = (shares, call.entries)
-    return _join(reading.unflatten(0, copies), norms.unflatten(0, copies), call.scores.factor)
+    tensors = (*call.inputs(*features, call.v), reading, norms)
+    call.launch(forward, grid, tile, tensors, features)
+    return (reading, norms) if shares == 1 else _join(call, shares, reading, norms)
 
 
-def _join(readings: Tensor, norms: Tensor, factor: float) -> tuple[Tensor, Tensor]:
+def _join(call: Call, shares: int, readings: Tensor, norms: Tensor) -> tuple[Tensor, Tensor]:
     """The reading and the norms of all keys, from those of their shares."""
-    peaks, totals = norms.unbind(2)
-    peak = peaks.amax(0)
-    totals = totals * ((peaks - peak.clamp(min=torch.finfo(peak.dtype).min)) * factor).exp()
-    total = totals.sum(0)
-    weights = totals / total.masked_fill(total == 0.0, 1.0)
-    return (weights.unsqueeze(-1) * readings).sum(0), torch.stack([peak, total], 1)
+    queries, _, _, width = call.sizes
+    tile = Tile(TOGETHER, TOGETHER, warps=4, wide=sizes.stretch(width))
+    reading, joint_norms = (
+        side.new_empty(call.entries, *side.shape[1:]) for side in (readings, norms)
+    )
+    grid = (-(-call.entries * queries // tile.outer), -(-width // tile.wide))
+    numbers = queries, width, call.entries, shares
+    launch = launch_of(join, grid, tile, norms.device, numbers, WIDE=tile.wide)
+    launch((readings, norms, reading, joint_norms), *numbers, call.scores.factor)
+    return reading, joint_norms
 
 
 def _gradients(
@@ -227,11 +247,10 @@ def _gradients(
 ) -> tuple[list[Tensor], Tensor | None]:
     """The gradients of a, c, w and v of each entry of the batch, and of the flat bias."""
     queries, keys, hidden, width = call.sizes
-    a, c = call.features()
+    features = call.features()
     values, coming = _channels_first(call.v), _channels_first(upstream)
-    (stored_hidden, a_stored), (_, c_stored) = a.stored, c.stored
-    shared = [*call.inputs(a, c, values), norms, coming, means]
-    numbers = [*call.numbers(a, c), call.entries]
+    (stored_hidden, a_stored), (_, c_stored) = (side.stored for side in features)
+    shared = (*call.inputs(*features, values), norms, coming, means)
 
     def run(by_keys: bool) -> tuple[Tensor, ...]:
         length, inner_length, stored = (
@@ -246,14 +265,15 @@ def _gradients(
             else [torch.zeros_like(for_outer), call.a.new_empty(*copies, queries)]
         )
         grid = (-(-length // tile.outer) * call.entries, shares)
-        arguments = [*shared, for_outer, more[0], more[-1], more[0], *numbers]
-        backward[grid](*arguments, **call.switches, **tile.launch(BY_KEYS=by_keys))
+        tensors = (*shared, for_outer, more[0], more[-1], more[0])
+        single = shares * tile.inner >= inner_length
+        call.launch(backward, grid, tile, tensors, features, BY_KEYS=by_keys, SINGLE=single)
         return tuple(sums[0] if shares == 1 else sums.sum(0) for sums in (for_outer, *more))
 
     for_a, for_w, sums = run(by_keys=False)
     for_c, for_v = run(by_keys=True)
     weights = 4 * call.per_entry(call.w, 2)[:, None]
-    flat = _bias_gradients(call, shared, upstream, numbers[:-1]) if wants_bias else None
+    flat = _bias_gradients(call, shared, upstream, features) if wants_bias else None
     return [
         for_a[:, :hidden, :queries].mT * weights,
         for_c[:, :hidden, :keys].mT * weights,
@@ -262,7 +282,12 @@ def _gradients(
     ], flat
 
 
-def _bias_gradients(call: Call, shared: list[Any], upstream: Tensor, numbers: list[Any]) -> Tensor:
+def _bias_gradients(
+    call: Call,
+    shared: tuple[Tensor, ...],
+    upstream: Tensor,
+    features: tuple[Features, Features],
+) -> Tensor:
     """The gradient of the flat bias, each of its entries from all batch entries that share it."""
     bias, users, tile = call.bias, call.where[:, BIAS], sizes.of_bias(*call.sizes)
     counts = torch.bincount(users, minlength=len(bias))
@@ -270,10 +295,9 @@ def _bias_gradients(call: Call, shared: list[Any], upstream: Tensor, numbers: li
     order, gradients = users.argsort(stable=True), torch.zeros_like(bias)
     one_row, one_column = bias.shape[1] == 1, bias.shape[2] == 1
     grid = (len(bias), -(-bias.shape[1] // tile.outer), -(-bias.shape[2] // tile.inner))
-    inputs = [*shared[:4], call.v, *shared[5:-2], upstream, shared[-1]]
-    arguments = [*inputs, order, starts, gradients, *numbers]
-    launch = tile.launch(WIDE=tile.wide, ONE_ROW=one_row, ONE_COLUMN=one_column)
-    bias_gradients[grid](*arguments, **call.switches, **launch)
+    inputs = (*shared[:4], call.v, *shared[5:-2], upstream, shared[-1])
+    rows = {"ONE_ROW": one_row, "ONE_COLUMN": one_column}
+    call.launch(bias_gradients, grid, tile, (*inputs, order, starts, gradients), features, **rows)
     return gradients
 
 
@@ -298,39 +322,34 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
-        count = len(Readable._fields)
-        readable, saved = Readable(*ctx.saved_tensors[:count]), ctx.saved_tensors[count:]
-        gradients = _Gradients.apply(  # type: ignore[no-untyped-call]
-            ctx.scores, readable, ctx.needs_input_grad[4], *upstream, *saved
-        )
-        return *gradients, None, None
+        compute = _Underivable.apply if torch.is_grad_enabled() else _input_gradients
+        wants_bias = ctx.needs_input_grad[4]
+        return *compute(ctx.scores, wants_bias, *upstream, *ctx.saved_tensors), None, None
 
 
-class _Gradients(torch.autograd.Function):
+def _input_gradients(
+    scores: Scores, wants_bias: bool, upstream: Tensor, *saved: Any
+) -> tuple[Tensor | None, ...]:
+    """The gradients of a, c, w, v and the bias."""
+    *rules, a, c, w, v, bias, reading, norms = saved
+    with torch.cuda.device_of(reading):
+        call = _call(scores, a, c, w, v, bias, Readable(*rules))
+        upstream = upstream.reshape(reading.shape).contiguous()
+        means = (upstream * reading).sum(-1, dtype=torch.float32)
+        flat, for_bias = _gradients(call, upstream, means, norms, wants_bias)
+    summed = (
+        gradient.reshape(*call.batch, *gradient.shape[1:]).sum_to_size(like.shape).to(like.dtype)
+        for gradient, like in zip(flat, (a, c, w, v), strict=True)
+    )
+    return *summed, None if for_bias is None else for_bias.reshape(bias.shape).to(bias.dtype)
+
+
+class _Underivable(torch.autograd.Function):
     """The gradients, as a function that raises when it is differentiated itself."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        scores: Scores,
-        readable: Readable,
-        wants_bias: bool,
-        upstream: Tensor,
-        *saved: Any,
-    ) -> Any:
-        a, c, w, v, bias, reading, norms = saved
-        with torch.cuda.device_of(reading):
-            call = _call(scores, a, c, w, v, bias, readable)
-            upstream = upstream.reshape(reading.shape).contiguous()
-            means = (upstream * reading).sum(-1, dtype=torch.float32)
-            flat, for_bias = _gradients(call, upstream, means, norms, wants_bias)
-        summed = [
-            gradient.reshape(*call.batch, *gradient.shape[1:])
-            .sum_to_size(like.shape)
-            .to(like.dtype)
-            for gradient, like in zip(flat, (a, c, w, v), strict=True)
-        ]
-        return *summed, None if for_bias is None else for_bias.reshape(bias.shape).to(bias.dtype)
+    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor | None, ...]:
+        return _input_gradients(*arguments)
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:

@@ -121,8 +121,7 @@ def _plan(
     }  # fmt: skip
 
     def launch(kernel: Any, tile: sizes.Tile, programs: int, **more: Any) -> Launch:
-        blocks = {"OUTER": tile.outer, "INNER": tile.inner}
-        return Launch(kernel, programs, tile.warps, tile.stages, **constants, **blocks, **more)
+        return Launch(kernel, (programs,), tile, **constants, **more)
 
     reading, by_queries, by_keys = tiles
     sides = {"KEY_OUTER": by_keys.outer, "KEY_INNER": by_keys.inner}

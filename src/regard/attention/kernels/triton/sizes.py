@@ -5,7 +5,7 @@ Triton needs, of at least 16, which products of tiles need.
 """
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 LEAST, LARGEST = 16, 128  # positions of a block
 WIDEST = 256  # numbers of a stretch of the values
@@ -21,11 +21,6 @@ class Tile(NamedTuple):
     stages: int = 2
     wide: int = LEAST
 
-    def launch(self, **others: Any) -> dict[str, Any]:
-        """The arguments of a kernel that are known when it is compiled."""
-        sides = {"OUTER": self.outer, "INNER": self.inner}
-        return {**sides, "num_warps": self.warps, "num_stages": self.stages, **others}
-
 
 def power(length: int) -> int:
     """The next power of two."""
@@ -38,9 +33,14 @@ def stored(length: int) -> int:
     return -(-length // block) * block
 
 
+def stretch(width: int) -> int:
+    """The numbers of a stretch of the values."""
+    return min(power(width), WIDEST)
+
+
 def of_reading(queries: int, keys: int, width: int, entries: int) -> tuple[Tile, int]:
     """For the reading of additive attention, and how many programs share the keys of a block."""
-    wide = min(power(width), WIDEST)
+    wide = stretch(width)
     outer = min(power(queries), max(LEAST, LARGEST // 2), max(LEAST, LARGEST // 4, 8192 // wide))
     inner = min(power(keys), 32)
     warps = 2 if queries > LARGEST // 4 else 4
@@ -61,7 +61,7 @@ def _shares(length: int, inner_length: int, entries: int, outer: int, inner: int
 
 def of_bias(queries: int, keys: int, hidden: int, width: int) -> Tile:
     """For the gradient of a bias of additive attention."""
-    return Tile(min(32, power(queries)), min(32, power(keys)), 4, wide=min(power(width), WIDEST))
+    return Tile(min(32, power(queries)), min(32, power(keys)), 4, wide=stretch(width))
 
 
 class DotTiles(NamedTuple):
