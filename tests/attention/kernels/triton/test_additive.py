@@ -266,7 +266,7 @@ WHOLE = {"queries", "keys", "hidden", "width", "a_stored", "c_stored", "entries"
     f"{plane}_{axis}" for plane in ("mask", "bias") for axis in ("entry", "row", "column")}
 ALL = {"SPANS": True, "DOCUMENTS": True, "MASK": True, "BIAS": True, "CAPPED": True, "ALIGNED": True,
        "OUTER": 16, "INNER": 16, "WIDE": 16, "DEEP": 16, "DEPTH": 8, "WIDTH": 16, "BLOCK": 16,
-       "KEY_OUTER": 16, "KEY_INNER": 16, "SINGLE": False}  # the smallest: they compile in two thirds of the time
+       "KEY_OUTER": 16, "KEY_INNER": 16}  # the smallest: they compile in two thirds of the time
 for kernel, more in ((prepare_features, {}), (forward, {}), (join, {}),
                      (backward, {"BY_KEYS": True}), (backward, {"BY_KEYS": False}),
                      (read, {}), (gradients, {}), (means_of, {}), (runs_of_keys, {}), (runs_of_queries, {}),

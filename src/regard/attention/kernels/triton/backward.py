@@ -9,7 +9,7 @@ The side whose blocks are programs is the "outer" one. A thread of a tile has an
 no sum over these crosses threads. Features, values and upstream gradients lie (channels, length). Sums are added
 to channels in memory that no other program touches; a barrier comes before they are read again, as another thread of
 the program may have written them. Where there are few blocks, several programs share the inner positions, each with
-sums of its own; a program with a single tile writes them without reading, so that no load waits for another.
+sums of its own.
 """
 
 import triton
@@ -35,18 +35,15 @@ from regard.attention.kernels.triton.tiles import (
 
 
 @triton.jit
-def add_channel(sums, h, stored_length, at, number, SINGLE: tl.constexpr):
-    """Add to the sums of a channel, which are zeros where a program has a SINGLE tile."""
+def add_channel(sums, h, stored_length, at, number):
     to = sums + h * stored_length + at
-    if not SINGLE:
-        number += tl.load(to)
-    tl.store(to, number)
+    tl.store(to, tl.load(to) + number)
 
 
 @triton.jit
 def value_gradients(
     weights, outer, inner, at_outer, at_inner, outer_stored, inner_stored, width, for_v,
-    BY_KEYS: tl.constexpr, SINGLE: tl.constexpr,
+    BY_KEYS: tl.constexpr,
 ):  # fmt: skip
     """The products of the values and the upstream gradients; by keys, add the gradients of the values."""
     products = tl.zeros((at_inner.shape[0], at_outer.shape[0]), tl.float32)
@@ -54,34 +51,37 @@ def value_gradients(
         coming = channel(inner, k, inner_stored, at_inner)[:, None]
         products += coming * channel(outer, k, outer_stored, at_outer)[None, :]
         if BY_KEYS:
-            add_channel(for_v, k, outer_stored, at_outer, tl.sum(weights * coming, 0), SINGLE)
+            add_channel(for_v, k, outer_stored, at_outer, tl.sum(weights * coming, 0))
     return products
 
 
 @triton.jit
-def add_channels(
-    gradients, r, h, for_outer, for_w, outer_stored, at_outer,
-    BY_KEYS: tl.constexpr, SINGLE: tl.constexpr,
-):  # fmt: skip
+def add_channels(gradients, r, h, for_outer, for_w, outer_stored, at_outer, BY_KEYS: tl.constexpr):
     """Add sums over the inner side: of ds r (1 - r), and for w of ds r."""
-    add_channel(for_outer, h, outer_stored, at_outer, tl.sum(gradients * (r - r * r), 0), SINGLE)
+    add_channel(for_outer, h, outer_stored, at_outer, tl.sum(gradients * (r - r * r), 0))
     if not BY_KEYS:
-        add_channel(for_w, h, outer_stored, at_outer, tl.sum(gradients * r, 0), SINGLE)
+        add_channel(for_w, h, outer_stored, at_outer, tl.sum(gradients * r, 0))
 
 
 @triton.jit
 def channel_gradients(
     gradients, outer, inner, at_outer, at_inner, outer_stored, inner_stored, hidden,
-    for_outer, for_w, direct, BY_KEYS: tl.constexpr, SINGLE: tl.constexpr,
+    for_outer, for_w, direct, BY_KEYS: tl.constexpr,
 ):  # fmt: skip
     if direct:
         for h in range(hidden):
             inner_channel = channel(inner, h, inner_stored, at_inner)
             outer_channel = channel(outer, h, outer_stored, at_outer)
             add_channels(
-                gradients, apart(inner_channel, outer_channel), h, for_outer, for_w, outer_stored,
-                at_outer, BY_KEYS, SINGLE,
-            )  # fmt: skip
+                gradients,
+                apart(inner_channel, outer_channel),
+                h,
+                for_outer,
+                for_w,
+                outer_stored,
+                at_outer,
+                BY_KEYS,
+            )
     else:
         inner += hidden * inner_stored
         outer += hidden * outer_stored
@@ -95,13 +95,10 @@ def channel_gradients(
                 * channel(outer, h + 1, outer_stored, at_outer)[None, :]
             )
             joint = reciprocal(t * u)
+            add_channels(gradients, u * joint, h, for_outer, for_w, outer_stored, at_outer, BY_KEYS)
             add_channels(
-                gradients, u * joint, h, for_outer, for_w, outer_stored, at_outer, BY_KEYS, SINGLE
+                gradients, t * joint, h + 1, for_outer, for_w, outer_stored, at_outer, BY_KEYS
             )
-            add_channels(
-                gradients, t * joint, h + 1, for_outer, for_w, outer_stored, at_outer, BY_KEYS,
-                SINGLE,
-            )  # fmt: skip
 
 
 @triton.jit
@@ -112,7 +109,7 @@ def backward(
     queries, keys, hidden, width, a_stored, c_stored, entries, factor, cap,
     SPANS: tl.constexpr, DOCUMENTS: tl.constexpr, MASK: tl.constexpr,
     BIAS: tl.constexpr, CAPPED: tl.constexpr,
-    OUTER: tl.constexpr, INNER: tl.constexpr, BY_KEYS: tl.constexpr, SINGLE: tl.constexpr,
+    OUTER: tl.constexpr, INNER: tl.constexpr, BY_KEYS: tl.constexpr,
 ):  # fmt: skip
     """Program (block of queries, or of keys, of a batch entry; share of the inner positions)."""
     length, outer_stored, inner_stored = queries, a_stored, c_stored
@@ -177,14 +174,14 @@ def backward(
         tl.debug_barrier()
         gradients = value_gradients(
             weights, outer_values, inner_values, at_outer, at_inner, outer_stored, inner_stored,
-            width, for_v, BY_KEYS, SINGLE,
+            width, for_v, BY_KEYS,
         )  # fmt: skip
         mean = tl.load(means + rows, mask=rows < queries, other=0.0)
         gradients = weights * (gradients - mean) * slope
         sums += tl.sum(gradients, 0)
         channel_gradients(
             gradients, outer, inner, at_outer, at_inner, outer_stored, inner_stored, hidden,
-            for_outer, for_w, far, BY_KEYS, SINGLE,
+            for_outer, for_w, far, BY_KEYS,
         )  # fmt: skip
     if not BY_KEYS:
         tl.store(row_sums + place * queries + at_outer, sums, mask=at_outer < queries)

@@ -96,7 +96,7 @@ def join(
     readings, norms, reading, joint_norms, queries, width, entries, shares, factor,
     OUTER: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Program (block of queries of all entries, stretch of the value's width): the reading of the keys of all shares."""
+    """Program (block of queries of all entries, stretch of the values): the reading of the keys of all shares."""
     count = entries * queries
     rows = tl.program_id(0) * OUTER + tl.arange(0, OUTER)
     columns = tl.program_id(1) * WIDE + tl.arange(0, WIDE)

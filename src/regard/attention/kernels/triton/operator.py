@@ -266,8 +266,7 @@ def _gradients(
         )
         grid = (-(-length // tile.outer) * call.entries, shares)
         tensors = (*shared, for_outer, more[0], more[-1], more[0])
-        single = shares * tile.inner >= inner_length
-        call.launch(backward, grid, tile, tensors, features, BY_KEYS=by_keys, SINGLE=single)
+        call.launch(backward, grid, tile, tensors, features, BY_KEYS=by_keys)
         return tuple(sums[0] if shares == 1 else sums.sum(0) for sums in (for_outer, *more))
 
     for_a, for_w, sums = run(by_keys=False)
