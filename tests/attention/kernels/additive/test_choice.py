@@ -36,7 +36,12 @@ ADDITIVE = Additive(16, 16, 32)
         (4096, {"bias": Alibi(1)}, "blocked"),
     ],
 )
-def test_the_kernel_of_a_gpu(length: int, options: dict[str, Any], kernel: str | None) -> None:
+def test_the_kernel_of_a_gpu(
+    length: int, options: dict[str, Any], kernel: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        "TRITON_INTERPRET", "1"
+    )  # so that tensors of a processor stand for those of a GPU
     query = torch.zeros(1, length, 16)
     selection = _on_gpu(ask(query, query, query, **options), query)
     assert (selection and selection.name) == kernel
