@@ -1,11 +1,12 @@
 """Attention on a GPU: additive scores beside eager torch and torch.compile, and masks beside compiled flex_attention
 and torch's fused attention with the mask written out.
 
-python benchmarks/gpu.py [--parts additive masks] [--lengths 2048 8192 16384] [--out benchmarks/results/gpu.json]
+python benchmarks/gpu.py [--parts masks additive] [--out benchmarks/results/gpu.json]
 
 Milliseconds are medians between events on the GPU, in turns of the peers, after two runs that are not counted; they
-hold the time of Python where the GPU waits for it. Megabytes are the peak of a run over what was allocated before it.
-A peer that runs out of memory is named with the reason.
+hold the time of Python where the GPU waits for it. Rows "graph" replay a CUDA graph, without Python. Megabytes are the
+peak of a run over what was allocated before it. A peer that fails is named with the reason. It takes six minutes, of
+which most are the compilers'; the file is written after each row.
 """
 
 from __future__ import annotations
@@ -30,18 +31,16 @@ from regard.scores import Additive
 
 # batch, queries, keys, hidden, value width
 SIZES = [
-    (64, 20, 20, 256, 256), (64, 20, 20, 512, 512), (64, 20, 20, 1024, 1024),  # of decoders
-    (64, 1, 30, 256, 512), (64, 1, 30, 1024, 1024),
+    (64, 20, 20, 256, 256), (64, 20, 20, 1024, 1024), (64, 1, 30, 256, 512),  # of decoders
     (16, 64, 64, 256, 256), (8, 128, 128, 256, 256), (4, 512, 512, 128, 64), (16, 512, 512, 512, 512),
     (1, 2048, 2048, 128, 64), (1, 8192, 8192, 128, 64), (1, 16384, 16384, 128, 64),
 ]  # fmt: skip
 HALF = [(64, 20, 20, 256, 256), (1, 2048, 2048, 128, 64)]  # in bfloat16 too
-COMPILED = [size for size in SIZES if size[1] <= 2048 and size[0] != 8]
-LARGEST = 1 << 31  # numbers of a hidden layer that eager torch is asked to store
+FLOAT, BRAIN = torch.float32, torch.bfloat16
+LARGEST = 1 << 31  # numbers of a hidden layer that the peers are asked to store
 HEADS, WIDTH, WINDOW, DOCUMENTS = 8, 64, 128, 8
-FLEX = ("window", "causal & padding")  # at all lengths; the others at the second
 CAUSAL = masks.causal(align="start")
-SECONDS = 0.2  # for the repetitions of a run
+SECONDS = 0.1  # for the repetitions of a run
 
 Run = Callable[[], Any]
 
@@ -87,7 +86,7 @@ def eager(a: Tensor, c: Tensor, w: Tensor, v: Tensor) -> Tensor:
     return torch.softmax(torch.tanh(a[:, :, None] + c[:, None]) @ w, -1) @ v
 
 
-def additive(size: tuple[int, ...], dtype: torch.dtype, compile_too: bool) -> dict[str, Any]:
+def additive(size: tuple[int, ...], dtype: torch.dtype) -> dict[str, Any]:
     """Our kernels, pinned, and the equations with the same projections, forward and with gradients."""
     batch, queries, keys, hidden, width = size
     torch.manual_seed(0)
@@ -96,10 +95,8 @@ def additive(size: tuple[int, ...], dtype: torch.dtype, compile_too: bool) -> di
         torch.randn(batch, length, wide, device="cuda", dtype=dtype).requires_grad_()
         for length, wide in ((queries, hidden), (keys, hidden), (keys, width))
     ]
-    leaves = [*sides, *score.parameters()]
-    is_stored = batch * queries * keys * hidden <= LARGEST
     torch.compiler.reset()
-    core = torch.compile(eager, dynamic=False) if compile_too else eager
+    core = torch.compile(eager, dynamic=False)
 
     def plain(core: Callable[..., Tensor], query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         return core(score.query_features(query), score.key_features(key), score.weight, value)
@@ -109,20 +106,30 @@ def additive(size: tuple[int, ...], dtype: torch.dtype, compile_too: bool) -> di
             return regard.attend(*sides, score=score)
 
     ways: dict[str, Callable[..., Tensor]] = {"triton": partial(pinned, "triton")}
-    if is_stored:
+    if batch * queries * keys * hidden <= LARGEST:
         ways["reference"] = partial(pinned, "reference")
-        ways["blocked"] = partial(pinned, "blocked")
         ways["eager"] = partial(plain, eager)
-    if compile_too:
         ways["torch.compile"] = partial(plain, core)
-    return {"size": size, "dtype": str(dtype), **passes(ways, sides, leaves)}
+    kernel = regard.explain(*sides, score=score).kernel
+    row = {"size": size, "dtype": str(dtype), "kernel": kernel}
+    return row | passes(ways, sides, [*sides, *score.parameters()])
 
 
 def passes(
     ways: dict[str, Callable[..., Tensor]], sides: list[Tensor], leaves: list[Tensor]
 ) -> dict[str, Any]:
-    """The measurements of the forward pass, and of both."""
-    return {name: measured(runs) for name, runs in runs_of(ways, sides, leaves).items()}
+    """The measurements of the forward pass and of both, and of their graphs."""
+    results = {}
+    for name, runs in runs_of(ways, sides, leaves).items():
+        results[name] = measured(runs)
+        replays = {}
+        for way, run in runs.items():
+            try:
+                replays[way] = graphed(run)
+            except RuntimeError as error:
+                results[f"{way} in no graph"] = {"reason": str(error)[:100]}
+        results["graph" if name == "forward" else "graph, both"] = measured(replays)
+    return results
 
 
 def runs_of(
@@ -186,7 +193,7 @@ MASKS: dict[str, tuple[Callable[[int], masks.Mask], Callable[[int], Any]]] = {
 }
 
 
-def masked(name: str, length: int, dtype: torch.dtype, flex_too: bool) -> dict[str, Any]:
+def masked(name: str, length: int, dtype: torch.dtype) -> dict[str, Any]:
     torch.manual_seed(0)
     rule, function = MASKS[name][0](length), MASKS[name][1](length)
     sides = [
@@ -194,29 +201,30 @@ def masked(name: str, length: int, dtype: torch.dtype, flex_too: bool) -> dict[s
         for _ in range(3)
     ]
     dense = rule.dense((1, HEADS), length, length, "cuda")
+    torch.compiler.reset()
+    blocks = create_block_mask(function, None, None, length, length, device="cuda")
     ways: dict[str, Callable[..., Tensor]] = {
         "ours": partial(regard.attend, mask=rule),
         "written out": partial(F.scaled_dot_product_attention, attn_mask=dense),
+        "flex": partial(torch.compile(flex_attention, dynamic=False), block_mask=blocks),
     }
-    if flex_too:
-        torch.compiler.reset()
-        blocks = create_block_mask(function, None, None, length, length, device="cuda")
-        ways["flex"] = partial(torch.compile(flex_attention, dynamic=False), block_mask=blocks)
     with torch.no_grad():
         expected = ways["written out"](*sides)
         error = (ways["ours"](*sides) - expected).abs().max().item()
     kernel = regard.explain(*sides, mask=rule).kernel
     row = {"mask": name, "length": length, "dtype": str(dtype), "kernel": kernel, "error": error}
-    row |= {"mask itself, megabytes": length**2 / 1e6, **passes(ways, sides, sides)}
-    for passed, runs in runs_of(ways, sides, sides).items():
-        replays = {}
-        for way, run in runs.items():
-            try:
-                replays[way] = graphed(run)
-            except RuntimeError as error:
-                row[f"{way} in no graph"] = str(error)[:100]
-        row["graph" if passed == "forward" else "graph, both"] = measured(replays)
-    return row
+    return row | {"mask itself, megabytes": length**2 / 1e6} | passes(ways, sides, sides)
+
+
+# Masks, lengths and precisions, those that matter most first.
+PLAIN = "window", "causal & padding"
+MASKED = [
+    *((name, 8192, BRAIN) for name in MASKS),
+    *((name, length, dtype) for length in (16384, 2048) for dtype in (BRAIN, FLOAT) for name in PLAIN),
+    *((name, 8192, FLOAT) for name in MASKS),
+    *((name, 16384, BRAIN) for name in MASKS if name not in PLAIN),
+]  # fmt: skip
+ADDITIVE = [(size, FLOAT) for size in SIZES] + [(size, BRAIN) for size in HALF]
 
 
 def show(row: dict[str, Any]) -> None:
@@ -235,11 +243,7 @@ def show(row: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--parts", nargs="+", default=["additive", "masks"])
-    parser.add_argument("--lengths", type=int, nargs="+", default=[2048, 8192, 16384])
-    parser.add_argument(
-        "--compile", action="store_true", help="torch.compile and flex_attention too"
-    )
+    parser.add_argument("--parts", nargs="+", default=["masks", "additive"])
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     import triton
@@ -249,18 +253,11 @@ def main() -> None:
         "cuda": torch.version.cuda,
         "triton": triton.__version__,
     }
-    if "additive" in options.parts:
-        for size in SIZES:
-            for dtype in (torch.float32, torch.bfloat16)[: 1 + (size in HALF)]:
-                compile_too = options.compile and size in COMPILED and dtype == torch.float32
-                keep(options.out, results, "additive", additive(size, dtype, compile_too))
-    if "masks" in options.parts:
-        for length in options.lengths:
-            for name in MASKS:
-                flex_too = options.compile and (length == options.lengths[1] or name in FLEX)
-                for dtype in (torch.bfloat16, torch.float32):
-                    is_flex = flex_too and (dtype == torch.bfloat16 or name == "window")
-                    keep(options.out, results, "masks", masked(name, length, dtype, is_flex))
+    rows = {"masks": (masked, MASKED), "additive": (additive, ADDITIVE)}
+    for part in options.parts:
+        measure, table = rows[part]
+        for arguments in table:
+            keep(options.out, results, part, measure(*arguments))
 
 
 def keep(out: Path | None, results: dict[str, Any], section: str, row: dict[str, Any]) -> None:
