@@ -158,6 +158,7 @@ def graphed(run: Run) -> Run:
     with torch.cuda.stream(stream):
         run()
     torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.empty_cache()  # a graph has memory of its own
     with torch.cuda.graph(graph):
         run()
     return graph.replay
