@@ -35,8 +35,9 @@ def keep(
     draws = like.new_empty((like.numel() + 3) // 4, dtype=torch.int64)
     draws.random_(-(1 << 63), None, generator=generator)
     lanes = draws.view(torch.int16)[: like.numel()].view(like.shape)
-    keep = (lanes >= dropped - LANES // 2).to(like.dtype)
-    return keep.mul_(LANES / (LANES - dropped))
+    # In place, 1 where a number is kept: booleans would take four times as long.
+    kept = lanes.ge_(dropped - LANES // 2).to(like.dtype)
+    return kept.mul_(LANES / (LANES - dropped))
 
 
 class Dropout(nn.Module):
