@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from regard.attention.dropout import keep
+from regard.attention.kernels.apart import Calls
 from regard.attention.kernels.recomputing import BIAS, QUERY, VALUE, Blocks, leaves_of, record_mark
 from regard.attention.kernels.request import Request
 from regard.attention.masks.positions import Band
-from regard.attention.masks.tiles import Tile
+from regard.attention.masks.tiles import Tile, are_independent
 from regard.attention.positions.biases import is_relative
 from regard.attention.products import divided
 from regard.attention.shapes import Shape
@@ -80,6 +81,14 @@ class Tiling:
         return like.new_empty(shape) if self._is_covered else like.new_zeros(shape)
 
     @cached_property
+    def calls(self) -> Calls | None:
+        """The calls that read all queries, where no tile needs more than one; else None."""
+        frame, entry = self.request.frame, self.entries[0]
+        if self.request.has_bias or len(self.entries) > 1 or not are_independent(entry, frame):
+            return None
+        return Calls.of(entry, frame.keys)
+
+    @cached_property
     def _is_covered(self) -> bool:
         """Whether every query has a tile."""
         tiles = [tile for entry in self.entries for tile in entry if not tile.joins]
@@ -113,13 +122,17 @@ class Tiling:
 
         False where a bias function uses a tensor computed before, whose history must not be walked again.
         """
-        request, since = self.request, record_mark()
+        request = self.request
+        tiles = (tile for entry in self.entries for tile in entry)
+        ruled = next((tile for tile in tiles if not isinstance(tile.rule, Band | None)), None)
+        if ruled is None and request.bias_function is None:
+            return True
+        since = record_mark()
         reads = Reads([("mask", tensor) for tensor in request.mask_tensors() or []])
         nowhere = torch.arange(1, device=request.frame.device)
         with reads:
-            ruled = (tile for entry in self.entries for tile in entry if tile.rule is not None)
-            if (tile := next(ruled, None)) is not None:
-                tile._replace(rows=tile.rows[:1]).window(request.frame)
+            if ruled is not None:
+                ruled._replace(rows=ruled.rows[:1]).window(request.frame)
             if request.bias_function is not None:
                 leaves = leaves_of(request.bias_between(nowhere, nowhere), since)
                 if leaves is None:

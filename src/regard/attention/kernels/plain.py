@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.attention.kernels.apart import Calls
 from regard.attention.kernels.choose import FEW, pinned
 from regard.attention.kernels.dots import added
 from regard.attention.kernels.request import Sides, rule_of, sides_of
@@ -45,8 +46,7 @@ class MaskForm(NamedTuple):
     is_triangle: bool = False
     run: Run | None = None  # of keys; None for all
     addend: Tensor | None = None
-    # How many queries each call has, its keys, and whether they are a triangle.
-    calls: list[tuple[int, Run, bool]] | None = None
+    calls: Calls | None = None
     hides_keys: bool = True  # whether products read keys that a query does not
 
 
@@ -162,24 +162,13 @@ def _by_fused(
 
 
 def _read_apart(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    calls: list[tuple[int, Run, bool]],
-    scale: float | None,
+    query: Tensor, key: Tensor, value: Tensor, calls: Calls, scale: float | None
 ) -> Tensor:
     """The reading of queries that follow one another, each run of them by a call over its own keys."""
-    queries = query.split([rows for rows, _, _ in calls], -2)
     return torch.cat(
         [
-            F.scaled_dot_product_attention(
-                rows,
-                key.narrow(-2, *run),
-                value.narrow(-2, *run),
-                is_causal=is_triangle,
-                scale=scale,
-            )
-            for rows, (_, run, is_triangle) in zip(queries, calls, strict=True)
+            F.scaled_dot_product_attention(rows, keys, values, is_causal=triangle, scale=scale)
+            for rows, keys, values, triangle in calls.cut(query, key, value)
         ],
         -2,
     )
@@ -258,7 +247,7 @@ def _new_form(layout: Layout, dtype: torch.dtype, is_even: bool) -> MaskForm | N
     """
     batch, queries, keys, _ = layout.frame
     if (columns := layout.common_keys) is not None:
-        run = None if len(columns) == keys else _run(columns)
+        run = None if len(columns) == keys else (columns.start, len(columns))
         return MaskForm(run=run, hides_keys=False)
     if layout.batch != batch or not dtype.is_floating_point:  # a request refuses whole numbers
         return None
@@ -267,13 +256,8 @@ def _new_form(layout: Layout, dtype: torch.dtype, is_even: bool) -> MaskForm | N
     if is_even and size * plane >= SAVED:
         tiles = independent_tiles(layout.mask, layout.frame)
         if tiles and (is_large or size * (plane - area([tiles])) >= SAVED * len(tiles)):
-            runs = ((len(tile.rows), _run(tile.columns), tile.triangle) for tile in tiles)
-            return MaskForm(calls=list(runs))
+            return MaskForm(calls=Calls.of(tiles, keys))
     return None if is_large else MaskForm(addend=added(layout, dtype))
-
-
-def _run(positions: range) -> Run:
-    return positions.start, len(positions)
 
 
 EVERYTHING, TRIANGLE = MaskForm(hides_keys=False), MaskForm(is_triangle=True)

@@ -8,10 +8,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention.kernels import tiled
+from regard.attention.kernels.apart import fused_backward, fused_forward
 from regard.attention.kernels.dots import additive_mask, dots_objection, factors, read_dots
 from regard.attention.kernels.pieces import flat
 from regard.attention.kernels.request import Request
-from regard.attention.kernels.tiled import fused_backward, fused_forward
 from regard.attention.kernels.zeroed import finite, has_nan
 from regard.attention.products import product_dtype
 from regard.attention.shapes import Shape

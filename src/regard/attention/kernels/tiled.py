@@ -18,6 +18,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.attention.kernels.apart import (
+    fused_backward,
+    fused_forward,
+    gradients_apart,
+    read_apart,
+)
 from regard.attention.kernels.dots import factors, read_dots
 from regard.attention.kernels.pieces import Piece, PieceBlocks, Tiling
 from regard.attention.kernels.recomputing import (
@@ -47,8 +53,6 @@ MOST = 0.999  # of the weights that are dropped at random; beyond, all are
 EVERYTHING = Band(None, None)
 Division = list[list[Tile]]  # the tiles of each batch entry, or of all at once
 
-fused_forward = torch._scaled_dot_product_flash_attention_for_cpu
-fused_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 softmax_backward = torch.ops.aten._softmax_backward_data
 
 
@@ -156,6 +160,8 @@ def _fused(
     tiling: Tiling, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """The reading, and the logarithm of the sum of each row."""
+    if tiling.calls is not None:
+        return read_apart(tiling.calls, query, key, value, tiling.scale)
     reading = tiling.new_rows(value, *query.shape)
     sums = tiling.new_rows(widen(query[..., 0]), *query.shape[:-1])
     for piece in tiling:
@@ -215,6 +221,8 @@ def _fused_gradients(
     sums: Tensor,
 ) -> list[Tensor]:
     """The gradients of queries, keys and values."""
+    if tiling.calls is not None:
+        return gradients_apart(tiling.calls, upstream, sides, reading, sums, tiling.scale)
     query, key, value = sides
     totals = [widen(torch.zeros_like(side)) for side in sides]
     for piece in tiling:
@@ -229,7 +237,7 @@ def _fused_gradients(
             scale=tiling.scale,
         )
         for total, place, gradient in zip(totals, (rows, columns, columns), gradients, strict=True):
-            total[place] += gradient
+            total[place].add_(gradient)
     return totals
 
 

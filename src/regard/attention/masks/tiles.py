@@ -72,14 +72,18 @@ def tiles(mask: Mask, frame: Frame, room: int | None = None) -> list[Tile]:
 
 
 def independent_tiles(mask: Mask, frame: Frame) -> list[Tile] | None:
-    """The tiles of a mask, where each needs no table and their readings follow one another; else None."""
+    """The tiles of a mask, where they are independent and the same for all batch entries; else None."""
     entries = mask.entries(frame)
     if entries is None or len(entries) > 1:
         return None
     division = tiles(entries[0], frame)
-    if any(tile.rule or tile.joins for tile in division):
-        return None
-    return division if sum(len(tile.rows) for tile in division) == frame.queries else None
+    return division if are_independent(division, frame) else None
+
+
+def are_independent(tiles: list[Tile], frame: Frame) -> bool:
+    """Whether each tile needs no table, and their readings follow one another."""
+    is_plain = not any(tile.rule or tile.joins for tile in tiles)
+    return is_plain and sum(len(tile.rows) for tile in tiles) == frame.queries
 
 
 def _divided(mask: Mask, rows: range, frame: Frame, room: int | None) -> Iterator[Tile]:
