@@ -23,21 +23,29 @@ def drop(x: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
     return F.dropout(x, rate)
 
 
-def keep(
-    like: Float[Tensor, "*shape"], rate: float, generator: torch.Generator | None = None
-) -> Float[Tensor, "*shape"]:
+def keep(like: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
     """A factor for each number of `like`: 0 where it is dropped, 1 / (1 - rate) where it is kept.
 
     On a processor, at rates that round to less than 1: `drop` asks before.
     """
-    dropped = round(rate * LANES)
+    return draw(like, rate).mul_(growth(rate))
+
+
+def draw(
+    like: Float[Tensor, "*shape"], rate: float, generator: torch.Generator | None = None
+) -> Float[Tensor, "*shape"]:
+    """The same without scaling: 1 for each number that is kept."""
     # Without bounds the top bit of each draw would always be 0.
     draws = like.new_empty((like.numel() + 3) // 4, dtype=torch.int64)
     draws.random_(-(1 << 63), None, generator=generator)
     lanes = draws.view(torch.int16)[: like.numel()].view(like.shape)
     # In place, 1 where a number is kept: booleans would take four times as long.
-    kept = lanes.ge_(dropped - LANES // 2).to(like.dtype)
-    return kept.mul_(LANES / (LANES - dropped))
+    return lanes.ge_(round(rate * LANES) - LANES // 2).to(like.dtype)
+
+
+def growth(rate: float) -> float:
+    """By how much what is kept grows: 1 / (1 - rate), with the rate as it is rounded."""
+    return LANES / (LANES - round(rate * LANES))
 
 
 class Dropout(nn.Module):

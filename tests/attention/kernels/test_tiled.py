@@ -355,6 +355,14 @@ def test_second_gradients_are_those_of_the_reference(how: str, name: str) -> Non
         compare("second gradient", gradient, expected, 1e-10)
 
 
+def test_a_query_may_have_no_gradient_where_gradients_have_one() -> None:
+    query, key, value = draw_tensors(Frame((1,), 12, 12, CPU), 4, 4, torch.float64)
+    with regard.kernel("sdpa"):
+        reading = regard.attend(query.detach(), key, value, mask=masks.band(3, 2))
+    (slope,) = torch.autograd.grad(reading.sin().sum(), key, create_graph=True)
+    assert torch.autograd.grad(slope.square().sum(), value)[0].any()
+
+
 def test_entries_that_the_mask_alone_has_are_read() -> None:
     query = torch.randn(1, 2, 8, 4, dtype=torch.float64)
     for lengths in ([5, 5, 5], [5, 5, 4]):

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention.dropout import keep
+from regard.attention.dropout import draw
 from regard.attention.kernels.apart import Calls
-from regard.attention.kernels.recomputing import BIAS, QUERY, VALUE, Blocks, leaves_of, record_mark
+from regard.attention.kernels.recomputing import BIAS, QUERY, Blocks, leaves_of, record_mark
 from regard.attention.kernels.request import Request
 from regard.attention.masks.positions import Band
 from regard.attention.masks.tiles import Tile, are_independent
@@ -64,13 +64,13 @@ class Tiling:
         if self.request.dropout:
             self.seed = int(torch.randint(1 << 62, (), device="cpu"))
 
-    def keep(self, weights: Tensor, piece: Piece) -> Tensor:
-        """The factors of dropout, the same in every pass.
+    def draw(self, weights: Tensor, piece: Piece) -> Tensor:
+        """1 for each weight that dropout keeps, 0 for others: the same in every pass.
 
         They have a generator of their own: other threads draw from torch's between two pieces.
         """
         generator = torch.Generator().manual_seed(self.seed + piece.number)
-        return keep(weights, self.request.dropout, generator)
+        return draw(weights, self.request.dropout, generator)
 
     def new_rows(self, like: Tensor, *shape: int) -> Tensor:
         """A tensor for what tiles write, a row for each query; 0 where a query may have no tile.
@@ -234,11 +234,3 @@ class PieceBlocks(Blocks):
         if side == BIAS:
             return span.within(tensor)
         return span.rows if side == QUERY else span.columns
-
-    def write(self, tensors: Sequence[Any]) -> Tensor:
-        """The reading; queries without a tile have nothing to read."""
-        query, value = tensors[QUERY], tensors[VALUE]
-        reading: Tensor = self.spans.new_rows(value, *query.shape[:-1], value.shape[-1])
-        for piece in self.spans:
-            reading[piece.rows] = self.at(tensors, piece)
-        return reading

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.attention.dropout import growth
 from regard.attention.kernels.apart import (
     fused_backward,
     fused_forward,
@@ -115,6 +116,9 @@ def read_tiles(request: Request, value: Tensor, fused: bool) -> Tensor | None:
     if division is None:
         return None
     query, key, scale = factors(request)
+    has_vectors = request.has_vectors(query, key)
+    if not fused:
+        query, scale = query * scale, 1.0
     batch, bias, width = request.batch(), request.bias, max(query.shape[-1], value.shape[-1])
     tiling = Tiling(request, division, batch, scale, product_dtype(query))
     if torch.is_grad_enabled() and not tiling.probe():
@@ -122,13 +126,15 @@ def read_tiles(request: Request, value: Tensor, fused: bool) -> Tensor | None:
     sides = [tiling.flat(side.to(tiling.dtype)) for side in (query, key, value)]
     plane = None if bias is None else tiling.plane(bias)
     sides = [_padded(side, width) for side in sides] if fused else sides
-    request.checks_gradients = request.is_checked and request.has_vectors(query, key)
+    request.checks_gradients = request.is_checked and has_vectors
     if fused and torch.is_grad_enabled():
         reading = _Fused.apply(tiling, *sides, plane)  # type: ignore[no-untyped-call]
     elif fused:
         reading, _ = _fused(tiling, sides[0], sides[1], sides[2], plane)
     else:
         reading = Recomputed.apply(_blocks(tiling), *sides, plane, *tiling.leaves)  # type: ignore[no-untyped-call]
+    if request.dropout:
+        reading = reading * growth(request.dropout)
     return reading[..., : value.shape[-1]].reshape(*batch, request.queries, value.shape[-1])  # type: ignore[no-any-return]
 
 
@@ -143,14 +149,16 @@ def _padded(tensor: Tensor, width: int) -> Tensor:
 
 
 def _blocks(tiling: Tiling) -> Blocks:
+    """The pieces as products of queries that are scaled before, and readings that dropout has not scaled yet."""
+
     def read(
         query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, piece: Piece
     ) -> Tensor:
         def dropped(weights: Tensor) -> Tensor:
-            return weights * tiling.keep(weights, piece)
+            return weights * tiling.draw(weights, piece)
 
-        sides, addends = (query * tiling.scale, key, value), tiling.additions(piece, bias)
-        return read_dots(*sides, *addends, dropped if tiling.request.dropout else None)
+        addends = tiling.additions(piece, bias)
+        return read_dots(query, key, value, *addends, dropped if tiling.request.dropout else None)
 
     blocks = Products(read, tiling, hides=tiling.request.checks_gradients)
     return blocks.unless_changed(tiling.versions)
@@ -200,8 +208,10 @@ class _Fused(torch.autograd.Function):
             blocks = _blocks(replace(tiling, entries=division))
             constants = blocks, ctx.surroundings, ctx.needs_input_grad[1:], upstream
             if tiling.request.checks_gradients:
-                sides = finite(query), finite(key), value
-            return None, *RecomputedGradients.apply(*constants, *sides, bias)  # type: ignore[no-untyped-call]
+                query, key = finite(query), finite(key)
+            sides = query * tiling.scale, key, value
+            of_query, *others = RecomputedGradients.apply(*constants, *sides, bias)  # type: ignore[no-untyped-call]
+            return None, None if of_query is None else of_query * tiling.scale, *others
         tiling.versions.check_gradients()
         remaining = upstream.contiguous(), bias, reading, sums
         with ctx.surroundings.restore():
@@ -244,6 +254,19 @@ def _fused_gradients(
 class Products(PieceBlocks):
     """Pieces that hold all keys of their queries, with dropout, and gradients of a bias."""
 
+    def write(self, tensors: Sequence[Any]) -> Tensor:
+        """The reading; queries without a tile have nothing to read."""
+        tiling = self.spans
+        query, key, value, bias = tensors[:OTHERS]
+        reading = tiling.new_rows(value, *query.shape[:-1], value.shape[-1])
+        for piece in tiling:
+            weights = _weights(tiling, piece, query, key, bias)
+            if tiling.request.dropout:
+                weights.mul_(tiling.draw(weights, piece))
+            reading[piece.rows] = weights @ value[piece.columns]
+        tiling.versions.leave_out_changed()
+        return reading
+
     @torch.no_grad()
     def gradients(
         self, tensors: Sequence[Any], needs: Sequence[bool], upstream: Tensor
@@ -262,7 +285,7 @@ class Products(PieceBlocks):
             )
             for side, gradient in enumerate(of_vectors):
                 if totals[side] is not None:
-                    totals[side][self.place(side, totals[side], piece)] += gradient
+                    totals[side][self.place(side, totals[side], piece)].add_(gradient)
             if bias is not None and totals[BIAS] is not None:
                 place = piece.within(bias)
                 of_bias = of_scores.sum_to_size(bias[place].shape)
@@ -288,11 +311,11 @@ def _product_gradients(
     weights = _weights(tiling, piece, query, key, bias)
     of_weights, dropped = upstream @ value[piece.columns].mT, weights
     if tiling.request.dropout:
-        factor = tiling.keep(weights, piece)
-        dropped, of_weights = weights * factor, of_weights.mul_(factor)
+        keep = tiling.draw(weights, piece)
+        of_weights.mul_(keep)
+        dropped = keep.mul_(weights)
     of_scores = softmax_backward(of_weights, weights, -1, weights.dtype)
-    of_query = of_scores @ key[piece.columns] * tiling.scale
-    of_key = of_scores.mT @ query[piece.rows] * tiling.scale
+    of_query, of_key = of_scores @ key[piece.columns], of_scores.mT @ query[piece.rows]
     return of_query, of_key, dropped.mT @ upstream, of_scores
 
 
@@ -314,7 +337,7 @@ def _weights(
     tiling: Tiling, piece: Piece, query: Tensor, key: Tensor, bias: Tensor | None
 ) -> Tensor:
     added, blank = tiling.additions(piece, _numbers(bias, piece))
-    scores = (query[piece.rows] * tiling.scale) @ key[piece.columns].mT
+    scores = query[piece.rows] @ key[piece.columns].mT
     weights = (scores if added is None else scores.add_(added)).softmax(-1)
     return weights if blank is None else weights.masked_fill_(blank, 0.0)
 
