@@ -164,7 +164,7 @@ def test_the_error_holds_where_a_rank_left_out_less_than_its_bound(monkeypatch):
         [[0.0, 0.5, 0.0, 0.0, 1.0], [math.log(mass), 0.5, 0.5, 0.0, 1.0]], dtype=torch.float64
     )
     monkeypatch.setattr(over_ranks, "section", lambda *_: (Keys(0, 1, 2, 1), None, 1))
-    monkeypatch.setattr(over_ranks, "gather", lambda *_: messages)
+    monkeypatch.setattr(over_ranks, "gather", lambda *_: messages.numpy())
     query: Any = torch.zeros(1, 1)
     unused: Any = None
     answer = over_ranks.read_within(unused, query, None, None, None, unused)
@@ -188,7 +188,7 @@ def test_a_bound_that_rounds_to_one_gives_no_nan(monkeypatch):
         [[0.0, 1.0, 2.0, 3.0, 1.0], [1.0, 0.0, 0.0, 5.0, 1.0]], dtype=torch.float64
     )
     monkeypatch.setattr(over_ranks, "section", lambda *_: (Keys(0, 1, 2, 1), None, 1))
-    monkeypatch.setattr(over_ranks, "gather", lambda *_: messages)
+    monkeypatch.setattr(over_ranks, "gather", lambda *_: messages.numpy())
     query: Any = torch.zeros(1, 1)
     unused: Any = None
     answer = over_ranks.read_within(unused, query, None, None, None, unused)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from regard.attention.shapes import Shape
 
+LOWEST = torch.finfo(torch.float64).min
 HELD = 32  # parts that a sum holds: fewer take more calls, more take more memory
 
 
@@ -68,9 +70,7 @@ class Part:
     @classmethod
     def stacked(cls, maxima: Tensor, totals: Tensor, blends: Tensor) -> Part:
         """The sum of parts that lie along a first axis."""
-        maximum = maxima.amax(0)
-        factors = torch.exp((maxima - _finite(maximum)).double())
-        return cls(maximum, (totals * factors).sum(0), (blends * factors.unsqueeze(-1)).sum(0))
+        return cls(*added(torch, maxima.double(), totals, blends))
 
     @classmethod
     def sum(cls, shares: Iterable[Part]) -> Part:
@@ -84,11 +84,27 @@ class Part:
 
     def reading(self) -> Float[Tensor, "*batch queries d_value"]:
         """The blended values in float64; zeros for a query with nothing to read."""
-        return self.blend / torch.where(self.total == 0, 1.0, self.total).unsqueeze(-1)
+        reading: Tensor = quotient(self.total, self.blend)
+        return reading
 
     def log_normaliser(self) -> Float[Tensor, "*batch queries"]:
         """ln sum_j e^(s_j) in float64; -inf for a query with nothing to read."""
         return self.maximum.double() + self.total.log()
+
+
+def added(space: Any, maxima: Any, totals: Any, blends: Any) -> tuple[Any, Any, Any]:
+    """m, z and u of all keys, from those of parts along a first axis, in float64.
+
+    Of tensors with torch, or of arrays with numpy, which takes half the time for few numbers.
+    """
+    maximum = space.amax(maxima, 0)
+    factors = space.exp(maxima - space.clip(maximum, LOWEST, None))
+    return maximum, (totals * factors).sum(0), (blends * factors[..., None]).sum(0)
+
+
+def quotient(total: Any, blend: Any) -> Any:
+    """u / z, of tensors or arrays: z is 1 at least, and where there is nothing to read both are 0."""
+    return blend / total.clip(0.5)[..., None]
 
 
 def _finite(maximum: Tensor) -> Tensor:

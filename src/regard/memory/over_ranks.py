@@ -6,11 +6,20 @@ from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from regard.attention.normalisers import NormaliserLike
-from regard.attention.ranks import Keys, agree, check_softmax, gather, meet
+from regard.attention.ranks import (
+    Description,
+    Keys,
+    agree,
+    check_softmax,
+    gather,
+    meet,
+    row_of,
+)
 from regard.attention.shapes import Frame
 from regard.memory.bounded import SLACK, BoundedReading
 
@@ -30,9 +39,9 @@ def section(
     """Where the entries of this rank stand among all, the mask of these, and the width of all values."""
     rows = query.shape[:-1]
 
-    def describe() -> tuple[tuple[int, ...], int, int, bool]:
+    def describe() -> Description:
         check_softmax(normaliser)
-        return rows, entries.d_value or -1, entries.rows, mask is not None
+        return Description(rows, entries.d_value or -1, entries.rows, mask is not None)
 
     def ruled() -> tuple[Any, tuple[int, ...]]:
         frame = Frame(rows[:-1], rows[-1], len(keys.columns), query.device)
@@ -69,17 +78,14 @@ def read_within(
     shape = query.shape[:-1]
     count = prod(shape)
 
-    def numbers() -> Tensor:
+    def numbers() -> np.ndarray:
         if not keys.columns:
-            nothing = torch.zeros(count * (width + 3) + 1, dtype=torch.float64)
-            nothing[:count] = -torch.inf
-            return nothing
+            return np.full(count, -np.inf)
         answer, logs = compute(own_mask)
         read = torch.tensor([answer.share * len(keys.columns)])
-        sides = (logs, answer.bound, answer.error, answer.reading, read)
-        return torch.cat([side.double().cpu().flatten() for side in sides])
+        return row_of([logs, answer.bound, answer.error, answer.reading, read])
 
-    messages = gather(group, numbers, count * (width + 3) + 1)
+    messages = torch.from_numpy(gather(group, numbers, count * (width + 3) + 1))
     read = float(messages[:, -1].sum())
     logs, bounds, errors, readings = messages[:, :-1].split([count] * 3 + [count * width], dim=-1)
     masses = logs.softmax(0).nan_to_num(0.0)  # nothing to read has no weight

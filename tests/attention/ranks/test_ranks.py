@@ -69,12 +69,13 @@ def test_a_reading_is_that_of_one_process(on_ranks, mask, ranks):
     ("queries", "mask", "is_trained", "messages"),
     [
         (3, False, None, 1),
+        (1, False, None, 1),
         (0, False, None, 1),
         (300, False, None, 2),
         (3, True, None, 3),
         (3, False, 1, 2),
     ],
-    ids=["short", "empty", "long", "mask", "gradient"],
+    ids=["short", "one", "empty", "long", "mask", "gradient"],
 )
 def test_a_short_reading_is_one_message(on_ranks, monkeypatch, queries, mask, is_trained, messages):
     query, key, value = vectors(queries, 8), vectors(KEYS, 8, seed=1), vectors(KEYS, 5, seed=2)
@@ -111,6 +112,25 @@ def test_a_reading_has_the_precision_of_its_values(on_ranks, dtype):
         assert answer.dtype == dtype
         error = (answer.double() - expected).abs().max().item()
         assert error <= 3 * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_gradients_in_half_precision_are_sums_over_the_ranks(on_ranks, dtype):
+    key, value, upstream = vectors(KEYS, 8, seed=1), vectors(KEYS, 5, seed=2), vectors(3, 5, seed=3)
+
+    def gradient(query, key, value, group=None):
+        reading = regard.attend(query, key, value, group=group)
+        return torch.autograd.grad((reading * upstream.to(reading)).sum(), query)[0]
+
+    def on_rank(group, rank):
+        here = (split(side, [9, 14], rank).to(dtype) for side in (key, value))
+        return gradient(vectors(3, 8).to(dtype).requires_grad_(), *here, group=group)
+
+    sides = (side.to(dtype).double() for side in (vectors(3, 8).requires_grad_(), key, value))
+    expected = gradient(*sides)
+    for answer in on_ranks(2, on_rank):
+        assert answer.dtype == dtype
+        assert_close(answer.double(), expected, atol=0.03, rtol=0.03)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,14 @@
 """Attention over keys that are shared out among processes, the ranks of a group of torch.distributed."""
 
 from regard.attention.ranks.exchange import RankError, gather
-from regard.attention.ranks.keys import Keys, agree, meet
+from regard.attention.ranks.keys import Description, Keys, agree, meet
 from regard.attention.ranks.look import RanksLook, look_over_ranks
-from regard.attention.ranks.merge import Blend, Inputs, merge
+from regard.attention.ranks.merge import Blend, Inputs, merge, row_of
 from regard.attention.ranks.reading import attend_over_ranks, check_softmax
 
 __all__ = [
     "Blend",
+    "Description",
     "Inputs",
     "Keys",
     "RankError",
@@ -19,4 +20,5 @@ __all__ = [
     "look_over_ranks",
     "meet",
     "merge",
+    "row_of",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from regard.attention.masks import MaskLike, as_mask, causal
@@ -25,6 +25,16 @@ ROOM = 1024  # numbers of an answer that is sent with the header
 T = TypeVar("T")
 
 
+class Description(NamedTuple):
+    """What a rank passed."""
+
+    queries: Shape  # (*batch, queries)
+    width: int  # of the values; -1 where a rank holds none and does not know it
+    keys: int
+    has_rules: bool  # whether it has a mask or a bias
+    answer: np.ndarray | None = None  # up to `ROOM` numbers, which need no message of their own
+
+
 class Keys(NamedTuple):
     """The keys of this rank among those of all ranks, which follow one another in the order of the ranks."""
 
@@ -33,7 +43,7 @@ class Keys(NamedTuple):
     total: int
     width: int  # of the values
     has_rules: bool = False  # whether any rank has a mask or a bias
-    answers: Tensor | None = None  # (ranks, numbers), where each rank sent them with its header
+    answers: np.ndarray | None = None  # (ranks, numbers), where each rank sent them with its header
 
     @property
     def columns(self) -> range:
@@ -68,52 +78,48 @@ class Keys(NamedTuple):
         return plane if plane.shape[-1] == 1 else plane[..., self.start : self.stop]
 
 
-def meet(
-    group: ProcessGroup,
-    describe: Callable[[], tuple[Shape, int, int, bool]],
-    answer: Callable[[], Tensor | None] | None = None,
-) -> Keys:
+def meet(group: ProcessGroup, describe: Callable[[], Description]) -> Keys:
     """Where the keys of this rank stand.
 
     Args:
         group: the ranks.
-        describe: the shape of the queries, the width of the values, how many keys this rank holds, and
-            whether it has a mask or a bias. A rank without values, which knows no width, says -1.
-        answer: up to `ROOM` numbers that need nothing of other ranks, or None. It is called after `describe`, where
-            this rank has no mask and no bias; the answers need no message of their own.
+        describe: what this rank passed, and its answer where that needs nothing of other ranks.
 
     Raises:
         RankError: a rank has other queries or another width, or failed.
         ShapeError: the queries have too many axes.
     """
 
-    def numbers() -> Tensor:
-        queries, width, keys, has_rules = describe()
-        header = [keys, has_rules, width, *_padded(queries)]
-        sent = None if answer is None or has_rules else answer()
-        count = -1 if sent is None else len(sent)
-        message = torch.tensor([count, *header], dtype=torch.float64)
-        return message if sent is None else torch.cat([message, sent])
+    def numbers() -> np.ndarray:
+        queries, width, keys, has_rules, answer = describe()
+        count = -1 if answer is None else len(answer)
+        header = np.array([count, keys, has_rules, width, *_padded(queries)], np.float64)
+        return header if answer is None else np.concatenate([header, answer])
 
-    messages = gather(group, numbers, HEADER + ROOM)
-    headers = messages[:, :HEADER].long().tolist()
-    counts, lengths, rules, descriptions = zip(
-        *((*header[:3], header[3:]) for header in headers), strict=True
-    )
-    ours = descriptions[group.rank()]
-    width = max(description[0] for description in descriptions)
-    for rank, description in enumerate(descriptions):
-        if description[1:] != ours[1:] or -1 != description[0] != ours[0] != -1:
-            raise RankError(
-                rank,
-                f"has {_described(description)}, this one has {_described(ours)}: pass the same"
-                " queries, and values of one width, on all ranks",
-            )
-    start = sum(lengths[: group.rank()])
+    messages, rank = gather(group, numbers, HEADER + ROOM), group.rank()
+    descriptions = messages[:, 3:HEADER]
+    ours = descriptions[rank]
+    if not (descriptions == ours).all():
+        _check(descriptions, rank)
+    counts, lengths, rules, widths = messages[:, :4].astype(int).T.tolist()
+    start = sum(lengths[:rank])
     answers = None
     if min(counts) >= 0:
         answers = messages[:, HEADER : HEADER + counts[0]]
-    return Keys(start, start + lengths[group.rank()], sum(lengths), width, any(rules), answers)
+    return Keys(start, start + lengths[rank], sum(lengths), max(widths), any(rules), answers)
+
+
+def _check(descriptions: np.ndarray, rank: int) -> None:
+    """Refuse ranks that passed other queries than this one, or values of another width."""
+    ours = descriptions[rank]
+    for peer, theirs in enumerate(descriptions):
+        has_width = ours[0] >= 0 and theirs[0] >= 0
+        if (theirs[1:] != ours[1:]).any() or (has_width and theirs[0] != ours[0]):
+            raise RankError(
+                peer,
+                f"has {_described(theirs)}, this one has {_described(ours)}: pass the same"
+                " queries, and values of one width, on all ranks",
+            )
 
 
 def agree(group: ProcessGroup, keys: Keys, compute: Callable[[], tuple[T, Shape]]) -> T:
@@ -131,14 +137,14 @@ def agree(group: ProcessGroup, keys: Keys, compute: Callable[[], tuple[T, Shape]
         return compute()[0]
     results: list[T] = []
 
-    def numbers() -> Tensor:
+    def numbers() -> np.ndarray:
         result, batch = compute()
         results.append(result)
-        return torch.tensor(_padded(batch), dtype=torch.float64)
+        return np.array(_padded(batch), np.float64)
 
     shapes = gather(group, numbers, AXES)
     for rank, shape in enumerate(shapes):
-        if not torch.equal(shape, shapes[group.rank()]):
+        if not np.array_equal(shape, shapes[group.rank()]):
             raise RankError(
                 rank, "has other batch axes: pass the same mask and bias, of all keys, on all ranks"
             )
@@ -151,6 +157,6 @@ def _padded(shape: Shape) -> list[int]:
     return [*shape, *[-1] * (AXES - len(shape))]
 
 
-def _described(description: list[int]) -> str:
-    width, *padded = description
+def _described(description: np.ndarray) -> str:
+    width, *padded = description.astype(int).tolist()
     return f"queries of shape {[size for size in padded if size >= 0]} and values {width} wide"

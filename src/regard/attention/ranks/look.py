@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from regard.attention.looks import Look
 from regard.attention.looks.windows import Window, positions
 from regard.attention.ranks.exchange import gather
-from regard.attention.ranks.merge import Blend, merge
+from regard.attention.ranks.merge import Blend, merge, row_of
 from regard.attention.ranks.reading import Sharded, shard
 from regard.attention.shapes import Shape
 
@@ -81,15 +82,15 @@ class RanksLook:
         shape = (*self.shape[:-1], count)
         share = self._share()
 
-        def numbers() -> Tensor:
+        def numbers() -> np.ndarray:
             weights, places = self._local.top(count)
             weights = torch.where(places < 0, -1.0, weights.double() * share.double().unsqueeze(-1))
             places = torch.where(places < 0, -1, places + self.keys.start)
-            return torch.stack([weights.cpu(), places.double().cpu()])
+            return row_of([weights, places])
 
         size = 2 * torch.Size(shape).numel()
-        sides = [message.view(2, *shape) for message in gather(self._group, numbers, size)]
-        weights, places = torch.cat(sides, -1)
+        messages = torch.from_numpy(gather(self._group, numbers, size))
+        weights, places = torch.cat([message.view(2, *shape) for message in messages], -1)
         order = weights.sort(dim=-1, descending=True, stable=True).indices[..., :count]
         dtype = share.dtype
         return (

@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.attention.kernels.recomputing import leaves_of
-from regard.attention.parts import Part
+from regard.attention.parts import Part, added
 from regard.attention.ranks.exchange import gather
 from regard.attention.shapes import Shape
 
@@ -63,11 +64,15 @@ def merge(group: ProcessGroup, compute: Compute, shape: Shape, inputs: Inputs) -
     return Blend(numbers, log_normaliser)
 
 
-def flat(part: Part, shape: Shape) -> Tensor:
+def flat(part: Part, shape: Shape) -> np.ndarray:
     """The numbers of a part in one row, as ranks send them; queries are broadcast to those of the shape."""
-    rows = shape[:-1]
-    sides = part.maximum.expand(rows), part.total.expand(rows), part.blend.expand(shape)
-    return torch.cat([side.detach().double().cpu().flatten() for side in sides])
+    sides = (part.maximum, shape[:-1]), (part.total, shape[:-1]), (part.blend, shape)
+    return row_of([side if side.shape == axes else side.expand(axes) for side, axes in sides])
+
+
+def row_of(tensors: Sequence[Tensor]) -> np.ndarray:
+    """The numbers of all tensors in one row, in float64."""
+    return np.concatenate([tensor.double().numpy(force=True).ravel() for tensor in tensors])
 
 
 def flat_size(shape: Shape) -> int:
@@ -75,18 +80,12 @@ def flat_size(shape: Shape) -> int:
     return prod(shape[:-1]) * (shape[-1] + 2)
 
 
-def sum_of(messages: Tensor, shape: Shape) -> Part:
-    """The sum of the parts that the ranks sent; the same bits on each."""
-    rows = prod(shape[:-1])
-    maxima, totals, blends = (
-        side.view(len(messages), *axes)
-        for side, axes in zip(
-            messages.split([rows, rows, prod(shape)], -1),
-            (shape[:-1], shape[:-1], shape),
-            strict=True,
-        )
-    )
-    return Part.stacked(maxima, totals, blends)
+def sides_of(messages: np.ndarray, shape: Shape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The maxima, totals and blends of the parts that the ranks sent, each along a first axis."""
+    count, rows = prod(shape[:-1]), (len(messages), *shape[:-1])
+    maxima = messages[:, :count].reshape(rows)
+    totals = messages[:, count : 2 * count].reshape(rows)
+    return maxima, totals, messages[:, 2 * count :].reshape(*rows, shape[-1])
 
 
 def _part_of(blend: Blend) -> Part:
@@ -122,7 +121,8 @@ class _Merge(torch.autograd.Function):
             return ours
 
         messages = gather(group, lambda: flat(_part_of(blend()), shape), flat_size(shape))
-        total = sum_of(messages, shape)
+        # The same bits on each rank.
+        total = Part(*map(torch.from_numpy, added(np, *sides_of(messages, shape))))
         assert ours is not None
         numbers = total.reading().to(ours.numbers)
         log_normaliser = total.log_normaliser().to(ours.log_normaliser)
@@ -180,10 +180,9 @@ def _sums(
     """The sums over all ranks of what `addends` computes, which has the shapes and types of `tensors`."""
     sizes = [tensor.numel() for tensor in tensors]
 
-    def numbers() -> Tensor:
-        return torch.cat([tensor.double().cpu().flatten() for tensor in addends()])
-
-    total = gather(group, numbers, sum(sizes)).sum(0).split(sizes)
+    total = (
+        torch.from_numpy(gather(group, lambda: row_of(addends()), sum(sizes))).sum(0).split(sizes)
+    )
     return [flat.view(tensor.shape).to(tensor) for flat, tensor in zip(total, tensors, strict=True)]
 
 

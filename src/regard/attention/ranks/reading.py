@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -16,11 +16,11 @@ from regard.attention.looks import Look
 from regard.attention.looks.sharing import shared
 from regard.attention.masks import MaskLike
 from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser
-from regard.attention.parts import Part
+from regard.attention.parts import Part, added, quotient
 from regard.attention.positions.biases import BiasLike
 from regard.attention.products import widen
-from regard.attention.ranks.keys import ROOM, Keys, agree, meet
-from regard.attention.ranks.merge import Blend, Inputs, flat, flat_size, merge, sum_of
+from regard.attention.ranks.keys import ROOM, Description, Keys, agree, meet
+from regard.attention.ranks.merge import Blend, Inputs, flat, flat_size, merge, sides_of
 from regard.attention.scores import ScoreLike
 from regard.attention.scores.score import with_parameters
 from regard.attention.shapes import Shape
@@ -41,7 +41,7 @@ def check_softmax(normaliser: NormaliserLike | None) -> None:
 
 @dataclass(frozen=True)
 class Sharded:
-    """A request for the keys of this rank, and where these stand among all."""
+    """A request for the keys of this rank, where these stand among all, and what gradients are of, without answers."""
 
     request: Request
     keys: Keys
@@ -81,29 +81,24 @@ def shard(
     The ranks exchange their short answers with it, where none has a mask or a bias.
     """
     options: dict[str, Any] = {"score": score, "normaliser": normaliser, "dropout": dropout}
+    has_rules = mask is not None or bias is not None
+    plain: Request | None = None
 
-    @cache
-    def plain() -> Request:
-        return ask(query, key, value, **options)
-
-    def answer() -> Tensor | None:
-        if value is None:
-            return None
-        shape = (*plain().batch(), plain().queries, value.shape[-1])
-        blend = _part(plain(), value) if flat_size(shape) <= ROOM else None
-        return None if blend is None else flat(blend, shape)
-
-    def describe() -> tuple[tuple[int, ...], int, int, bool]:
+    def describe() -> Description:
+        nonlocal plain
         check_softmax(normaliser)
-        frame = plain().frame
+        plain = ask(query, key, value, **options)
+        frame, answer = plain.frame, None
+        if value is not None and not has_rules:
+            answer = _answer(plain, value)
         width = 0 if value is None else value.shape[-1]
-        has_rules = mask is not None or bias is not None
-        return (*frame.batch, frame.queries), width, frame.keys, has_rules
+        return Description((*frame.batch, frame.queries), width, frame.keys, has_rules, answer)
 
     def ruled() -> tuple[Request, Shape]:
-        if mask is None and bias is None:
-            return plain(), plain().batch()
-        frame = plain().frame
+        assert plain is not None
+        if not has_rules:
+            return plain, plain.frame.batch
+        frame = plain.frame
         rules: dict[str, Any] = {
             "bias": keys.bias_of(bias, frame),
             "mask": keys.mask_of(mask, frame),
@@ -111,7 +106,10 @@ def shard(
         request = ask(query, key, value, **rules, **options)
         return request, request.batch()
 
-    keys = meet(group, describe, answer)
+    keys = meet(group, describe)
+    if keys.answers is not None:
+        assert plain is not None
+        return Sharded(plain, keys, Inputs([], [], []))
     request = agree(group, keys, ruled)
     common = [query, bias if isinstance(bias, Tensor) else None]
     return Sharded(request, keys, Inputs(common, [key, value], _parameters(score, bias)))
@@ -122,10 +120,11 @@ def attend_over_ranks(
 ) -> Tensor:
     """The reading of the keys of all ranks, on every rank; arguments are those of `attend`."""
     sharded = shard(group, query, key, value, **options)
-    request, answers = sharded.request, sharded.keys.answers
-    shape = (*request.batch(), request.queries, value.shape[-1])
+    request, answers, width = sharded.request, sharded.keys.answers, value.shape[-1]
     if answers is not None:
-        return sum_of(answers, shape).reading().to(value)
+        sides = sides_of(answers, (*request.frame.batch, request.queries, width))
+        return torch.from_numpy(quotient(*added(np, *sides)[1:])).to(value)
+    shape = (*request.batch(), request.queries, width)
 
     def compute(common: list[Tensor | None], apart: list[Tensor | None]) -> Blend:
         ours = sharded.rebuilt(common, apart)
@@ -138,19 +137,29 @@ def attend_over_ranks(
     return merge(group, compute, shape, sharded.inputs).numbers
 
 
+def _answer(request: Request, value: Tensor) -> np.ndarray | None:
+    """The part of this rank as it is sent with the header; None where it is long, or needs another way."""
+    shape = (*request.frame.batch, request.queries, value.shape[-1])
+    part = _part(request, value) if flat_size(shape) <= ROOM else None
+    return None if part is None else flat(part, shape)
+
+
 def _part(request: Request, value: Tensor) -> Part | None:
-    """The reading of few keys that may all be read, without a gradient; None for other requests."""
-    if request.is_masked or request.dropout or request.is_traced or request.size > FEW:
+    """The reading of keys that may all be read, without a gradient; None for other requests."""
+    if request.is_masked or request.dropout or request.is_traced:
         return None
-    tensors, traced = (request.query, request.key, value), torch.is_grad_enabled()
-    is_trained = traced and any(tensor.requires_grad for tensor in tensors)
-    if is_trained or torch.is_autocast_enabled(value.device.type):
+    is_traced, tensors = torch.is_grad_enabled(), (request.query, request.key, value)
+    if is_traced and any(tensor.requires_grad for tensor in tensors):
+        return None
+    if torch.is_autocast_enabled(value.device.type):
+        return None
+    if request.size > FEW:
+        return None
+    scores = scores_of(request)[0]
+    if is_traced and scores.requires_grad:  # by parameters
         return None
     normaliser = request.normaliser
     assert isinstance(normaliser, Softmax)
-    scores = scores_of(request)[0]
-    if traced and scores.requires_grad:  # by parameters
-        return None
     return Part.of(scores / normaliser.temperature, widen(value).to(scores.dtype))
 
 
