@@ -7,8 +7,11 @@ from torch import Tensor, nn
 import regard
 from regard import masks
 from regard.attention.kernels import serve
+from regard.attention.kernels.request import ask
+from regard.attention.kernels.sdpa import fused_with_sums
 from regard.attention.masks.mask import Mask
-from regard.attention.scores import DotLike
+from regard.attention.normalisers import Softmax
+from regard.attention.scores import Cosine, Dot, DotLike, General, Score
 
 MASKS = {
     "none": None,
@@ -188,3 +191,31 @@ def test_a_module_with_a_forward_of_its_own_is_called() -> None:
     assert "Twice has methods or hooks of its own" in explanation.refused["sdpa"]
     expected = regard.attend(2 * query, key, value, score="dot")
     assert torch.allclose(regard.attend(query, key, value, score=Twice()), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("score", [None, Dot(), Cosine(-3.0), General(3, 3)], ids=str)
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3, 2)])
+def test_one_pass_gives_the_reading_and_its_log_normalisers(
+    score: Score | None, batch: tuple[int, ...]
+) -> None:
+    tensors = sides(*batch)
+    request = ask(*tensors, score=score, normaliser=Softmax(0.6))
+    with torch.no_grad():
+        sums = fused_with_sums(request, tensors[2])
+        scores = request.score(*tensors[:2]).double() / 0.6
+    assert sums is not None
+    torch.testing.assert_close(sums[1].double(), scores.logsumexp(-1), atol=1e-5, rtol=1e-5)
+    expected = scores.softmax(-1) @ tensors[2].double()
+    torch.testing.assert_close(sums[0].double(), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("case", ["no keys", "widths", "halves", "gradients", "normaliser"])
+def test_one_pass_leaves_other_requests_alone(case: str) -> None:
+    query, key, value = sides(
+        2, keys=0 if case == "no keys" else 5, width=2 if case == "widths" else 3
+    )
+    if case == "halves":
+        query, key, value = query.half(), key.half(), value.half()
+    query.requires_grad_(case == "gradients")
+    normaliser = "hard" if case == "normaliser" else None
+    assert fused_with_sums(ask(query, key, value, normaliser=normaliser), value) is None

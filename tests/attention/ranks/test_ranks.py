@@ -99,6 +99,27 @@ def test_a_short_reading_is_one_message(on_ranks, monkeypatch, queries, mask, is
     assert counts == [messages, messages]
 
 
+def test_many_keys_are_read_once_and_take_one_message(on_ranks, monkeypatch):
+    query, key, value = vectors(3, 8), vectors(KEYS, 8, seed=1), vectors(KEYS, 8, seed=2)
+    monkeypatch.setattr(ranks.reading, "FEW", 0)
+    monkeypatch.setattr(ranks.reading, "Look", None)  # would read the keys again
+    exchange, sizes = ranks.exchange._exchange, []
+
+    def counted(group, *messages):
+        sizes.append(group.rank())
+        return exchange(group, *messages)
+
+    def read(group, rank):
+        here = split(key, [9, 14], rank), split(value, [9, 14], rank)
+        return regard.attend(query, *here, score="cosine", normaliser=Softmax(0.7), group=group)
+
+    monkeypatch.setattr(ranks.exchange, "_exchange", counted)
+    expected = regard.attend(query, key, value, score="cosine", normaliser=Softmax(0.7))
+    for answer in on_ranks(2, read):
+        assert_close(answer, expected, atol=1e-6, rtol=1e-5)
+    assert sorted(sizes) == [0, 1]
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_a_reading_has_the_precision_of_its_values(on_ranks, dtype):
     query, key = vectors(3, 8).to(dtype), vectors(KEYS, 8, seed=1).to(dtype)

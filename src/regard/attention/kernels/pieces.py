@@ -217,7 +217,7 @@ def _trimmed(tile: Tile, window: Tensor) -> tuple[Tile, Tensor]:
 def flat(tensor: Tensor, batch: Shape) -> Tensor:
     """The tensor as (batch, heads, length, width), expanded without a copy where a view can."""
     if tensor.shape[:-2] == batch and len(batch) < 3:
-        return tensor if len(batch) == 2 else tensor[(None,) * (2 - len(batch))]
+        return tensor if len(batch) == 2 else tensor.view(*(1,) * (2 - len(batch)), *tensor.shape)
     plane = tensor.shape[-2:]
     stored_heads, heads = tensor.shape[-3] if tensor.ndim > 2 else 1, batch[-1] if batch else 1
     if tensor.shape[:-2] != batch:

@@ -17,6 +17,7 @@ from regard.attention.products import product_dtype
 from regard.attention.shapes import Shape
 from regard.loops.availability import in_forward_mode
 
+SINGLE_AND_DOUBLE = (torch.float32, torch.float64)
 FUSED = 1  # of torch._fused_sdp_choice
 Arguments = tuple[Tensor, Tensor, Tensor, Tensor | None, float, bool]  # of torch's fused attention
 
@@ -100,6 +101,28 @@ def fused(arguments: Arguments, scale: float | None, trains: bool) -> Tensor:
     if scale is None:
         return F.scaled_dot_product_attention(*arguments)
     return F.scaled_dot_product_attention(*arguments, scale=scale)
+
+
+def fused_with_sums(request: Request, value: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The reading and the log-normalisers of keys that may all be read, in one pass over keys and values.
+
+    Without dropout and gradients, on a processor; None where torch's fused attention does not serve.
+    """
+    if not (request.is_regular and value.is_cpu) or request.query.dtype not in SINGLE_AND_DOUBLE:
+        return None
+    if dots_objection(request, value) is not None:
+        return None
+    query, key, scale = factors(request)
+    width, is_traced = query.shape[-1], torch.is_grad_enabled()
+    if value.shape[-1] != width or not isinstance(scale, float | int):
+        return None
+    if is_traced and (query.requires_grad or key.requires_grad or value.requires_grad):
+        return None
+    batch = request.frame.batch
+    query, key, value = (flat(side, batch) for side in (query, key, value))
+    reading, sums = fused_forward(query, key, value, scale=scale)
+    rows = *batch, request.queries
+    return reading.reshape(*rows, width), sums.reshape(rows)
 
 
 class _Trained(torch.autograd.Function):

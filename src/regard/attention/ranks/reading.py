@@ -9,8 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.attention.kernels.choose import pinned
 from regard.attention.kernels.reference import scores_of
 from regard.attention.kernels.request import Request, ask
+from regard.attention.kernels.sdpa import fused_with_sums
 from regard.attention.kernels.serve import serve
 from regard.attention.looks import Look
 from regard.attention.looks.sharing import shared
@@ -153,6 +155,9 @@ def _part(request: Request, value: Tensor) -> Part | None:
         return None
     if torch.is_autocast_enabled(value.device.type):
         return None
+    if not pinned() and (sides := fused_with_sums(request, value)) is not None:
+        reading, log_normaliser = sides
+        return Part(log_normaliser, torch.ones_like(log_normaliser), reading)
     if request.size > FEW:
         return None
     scores = scores_of(request)[0]
