@@ -22,6 +22,7 @@ from regard.attention.kernels.dots import dots_objection, factors
 from regard.attention.kernels.request import Request
 from regard.attention.kernels.sdpa import is_triangle
 from regard.attention.masks import Mask
+from regard.attention.masks.layout import KEPT
 from regard.attention.products import HALVES, product_dtype
 from regard.attention.scores.score import is_dots, pairwise
 from regard.loops.availability import differentiated, transformed
@@ -30,7 +31,7 @@ Answer = TypeVar("Answer")
 STORED = (torch.float32, torch.float16, torch.bfloat16)
 LEAST = (8, 0)  # whose matrix units multiply numbers of 19 bits, three times for float32
 WIDEST = 128  # of vectors whose dot products a tile holds
-# Pairs of all heads from which masked dot products are faster here (benchmarks/gpu_tiles.py).
+# Pairs of all heads from which masked dot products are faster here than under a mask that is kept as booleans.
 PAIRS, HALF_PAIRS = 1 << 23, 1 << 26
 COUNTED = 1 << 31  # numbers of an entry that its kernels can address
 WRITTEN = 1 << 24  # queries x keys of a mask that is too large to write out
@@ -70,7 +71,8 @@ class Triton:
         if not is_dots(request.score):
             return request.is_large
         pairs = HALF_PAIRS if product_dtype(request.query) in HALVES else PAIRS
-        return request.pairs >= pairs or request.queries * request.keys >= WRITTEN
+        # The booleans of a larger mask would be written again in each call.
+        return request.pairs >= pairs or request.queries * request.keys > KEPT
 
     def attend(self, request: Request, value: Tensor) -> Tensor:
         return _dots(request, value) if is_dots(request.score) else _additive(request, value)

@@ -74,7 +74,7 @@ class DotTiles(NamedTuple):
 
 @lru_cache
 def of_dots(depth: int, width: int, element_size: int) -> DotTiles:
-    """For dot products (benchmarks/gpu_tiles.py)."""
+    """For dot products."""
     narrow = max(depth, width) <= 64
     if element_size <= 2:
         stages = 3 if narrow else 2
