@@ -5,8 +5,8 @@ python benchmarks/gpu.py [--parts masks additive] [--out benchmarks/results/gpu.
 
 Milliseconds are medians between events on the GPU, in turns of the peers, after two runs that are not counted; they
 hold the time of Python where the GPU waits for it. Rows "graph" replay a CUDA graph, without Python. Megabytes are the
-peak of a run over what was allocated before it. A peer that fails is named with the reason. It takes six minutes, of
-which most are the compilers'; the file is written after each row.
+peak of a run over what was allocated before it. A peer that fails is named with the reason. With warm
+caches of the compilers it takes two and a half minutes; the file is written after each row.
 """
 
 from __future__ import annotations
