@@ -336,13 +336,114 @@ def test_a_tail_after_the_last_commit_is_ignored_and_removed_by_the_next_writer(
     assert path.stat().st_size == size
 
 
-def test_a_file_that_is_cut_while_it_is_open_is_named(tmp_path):
+@pytest.mark.parametrize("readings", [0, 1, 2], ids=["unread", "checked", "mapped"])
+@pytest.mark.parametrize("key_precision", [None, "int8"])
+def test_a_file_that_is_cut_while_it_is_open_is_named(tmp_path, readings, key_precision):
+    folder, query = tmp_path / "m", torch.randn(1, WIDTH)
+    stored(folder, in_ram(), key_precision=key_precision).close()
+    with Memory.open(folder) as memory:
+        look = memory.look(query)
+        uses = (
+            lambda: memory.read(query),
+            lambda: memory.find(query),
+            lambda: memory.keys,
+            lambda: memory.entries.key_at(ROWS - 1),
+            lambda: memory.entries.store.vectors("keys").pick(torch.tensor([1, ROWS - 1])),
+            look.entropy,
+        )
+        for use in uses * readings:
+            use()
+        os.truncate(folder / "1" / "keys", 100)
+        for use in uses:
+            with pytest.raises(MemoryFileError, match="keys: was cut while it was open"):
+                use()
+
+
+def test_a_block_is_compared_once_and_again_by_verify(tmp_path):
+    folder, query = tmp_path / "m", torch.ones(1, WIDTH)
+    stored(folder, in_ram()).close()
+    path = folder / "1" / "keys"
+    with Memory.open(folder) as memory:
+        memory.read(query)
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        with path.open("r+b") as file:
+            file.write(content)
+        memory.read(query)
+        for _ in range(2):
+            with pytest.raises(MemoryFileError, match=r"keys: damaged in block 4, rows 256 to 299"):
+                memory.verify()
+        with pytest.raises(MemoryFileError, match="keys: damaged in block 4"):
+            memory.read(query)
+
+
+def test_a_reader_is_not_disturbed_by_writers_and_compactions(tmp_path):
+    folder, query = tmp_path / "m", torch.randn(2, WIDTH)
+    writer = stored(folder, in_ram())
+    readers = [Memory.open(folder) for _ in range(2)]
+    expected = readers[0].read(query)  # the blocks of the other are not compared yet
+    for step in range(5):
+        writer.write(torch.randn(50, WIDTH), torch.randn(50, 3))
+        writer.delete(range(step, 50))
+        if step % 2:
+            writer.compact()
+        assert torch.equal(writer.read(query), writer.read(query))
+        for reader in readers:
+            assert torch.equal(reader.read(query), expected)
+            reader.verify()
+    for reader in readers:
+        reader.refresh()
+        assert torch.equal(reader.read(query), writer.read(query))
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
+def test_a_closed_memory_has_no_files_open(tmp_path):
     folder = tmp_path / "m"
     stored(folder, in_ram()).close()
-    with Memory.open(folder) as memory:
-        os.truncate(folder / "1" / "keys", 100)
-        with pytest.raises(MemoryFileError, match="keys: was cut while it was open"):
-            memory.read(torch.randn(WIDTH))
+
+    def count() -> int:
+        links = [os.readlink(each) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+        return f"{links} {Path('/proc/self/maps').read_text()}".count(str(folder))
+
+    memory = Memory.open(folder)
+    for _ in range(3):
+        kept = [memory.read(torch.randn(1, WIDTH)), memory.keys, *memory]
+    assert count() > 4
+    memory.close()
+    assert len(kept) > ROWS
+    assert not count()
+
+
+def test_what_is_handed_out_may_be_written_to(tmp_path):
+    with stored(tmp_path / "m", in_ram()) as memory:
+        expected = memory.keys
+        for _ in range(2):
+            for vectors in (memory.keys, memory.entries.key_at(3), next(iter(memory))):
+                vectors.zero_()
+        assert torch.equal(memory.keys, expected)
+
+
+def test_a_disk_that_fails_is_named(tmp_path, monkeypatch):
+    def fail(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    stored(tmp_path / "m", in_ram()).close()
+    monkeypatch.setattr(vector_files.VectorFile, "_read_at", fail)
+    with (
+        Memory.open(tmp_path / "m") as memory,
+        pytest.raises(OSError, match=r"Input/output error: '.*keys'"),
+    ):
+        memory.read(torch.ones(1, WIDTH))
+
+
+def test_a_file_system_without_mappings(tmp_path, monkeypatch):
+    queries = torch.randn(2, WIDTH)
+    with stored(tmp_path / "m", in_ram()) as memory:
+        expected = memory.read(queries)
+    monkeypatch.setattr(vector_files, "mmap", lambda *_, **__: os.open("/nowhere", os.O_RDONLY))
+    with Memory.open(tmp_path / "m") as memory:
+        for _ in range(2):
+            assert torch.equal(memory.read(queries), expected)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, to kill a writer at any moment")

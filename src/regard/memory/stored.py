@@ -28,14 +28,15 @@ from regard.memory.reading import EMPTY, SHARPNESS, Encoder, with_batch_axes
 from regard.memory.searching import search
 from regard.memory.store import Store
 from regard.memory.stored_entries import StoredEntries
-from regard.memory.vectors import VectorFile, aligned
+from regard.memory.vectors import VectorFile
 
 
 class StoredMemory(Memory):
     """A soft dictionary in a folder, with the methods of `Memory`: made by ``Memory.open(folder)``.
 
     Vectors stay on the disk and are read in blocks of 2 MB, so a memory may be larger than RAM. A
-    block's checksum is compared when it is first read. `write` and what else changes it are committed
+    block's checksum is compared when it is first read; later it is read from a mapping of its file,
+    which no other program may cut. `write` and what else changes the memory are committed
     when they return: a kill or a power cut loses nothing of them. One process writes at a time; readers see
     the commit at which they opened the folder, until they call `refresh`.
 
@@ -201,7 +202,7 @@ class StoredMemory(Memory):
         return ((span, read(span)) for span in self._spans())
 
     def _rows(self, name: str, query: Tensor) -> Callable[[Span], np.ndarray]:
-        """Reads a block as compiled loops take it; the next block takes the same room."""
+        """Reads a block as compiled loops take it, where it lies; the next block of codes takes the same room."""
         from regard.memory.row_loops import KINDS, rows_of  # with the compiler
 
         file = self.entries.store.vectors(name)
@@ -209,8 +210,7 @@ class StoredMemory(Memory):
         if kind is None:
             read = self._block_reader(name, query)
             return lambda span: rows_of(read(span))
-        room = aligned(file.block * file.row_bytes)
-        return lambda span: file.loaded(*span, room).view(kind).reshape(-1, file.width)
+        return lambda span: file.loaded(*span).view(kind).reshape(-1, file.width)
 
     def _read_over_ranks(self, query: Tensor, mask: Tensor | None, group: Any) -> Tensor:
         """The values of the entries of all ranks, blended."""
@@ -309,13 +309,10 @@ class StoredMemory(Memory):
         """
         traced = self._is_traced(query)
         file: VectorFile = self.entries.store.vectors(name)
-        room = aligned(file.block * file.row_bytes)
-        is_wide = file.dtype == torch.float32
-        wide = None if is_wide else torch.empty(file.block, file.width)
+        wide = torch.empty(file.block, file.width)
 
         def read(span: Span) -> Tensor:
-            vectors = file.read(*span, room)
-            vectors = vectors if wide is None else file.widened(vectors, wide)
+            vectors = file.widened(file.read(*span), wide)
             return vectors.clone() if traced else vectors
 
         return read

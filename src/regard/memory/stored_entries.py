@@ -90,7 +90,7 @@ class StoredEntries:
         return torch.cat([self._rows(name, *span) for span in spans]) if spans else None
 
     def _rows(self, name: str, start: int, stop: int) -> Tensor:
-        """Vectors of a block."""
+        """Vectors of a block, where they lie in the file or as its codes stand for them."""
         file = self.store.vectors(name)
         return file.widened(file.read(start, stop))
 
@@ -140,7 +140,7 @@ class StoredEntries:
         return self._row("values", place)
 
     def _row(self, name: str, place: int) -> Tensor:
-        return self._rows(name, place, place + 1)[0]
+        return self._rows(name, place, place + 1)[0].clone()  # the caller may write to it
 
     def equal(self, vector: Tensor) -> list[int]:
         if self.d_key is None or vector.shape != (self.d_key,):

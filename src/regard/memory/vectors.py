@@ -1,12 +1,22 @@
-"""Vectors in a file that only grows, read in blocks whose checksums are compared on their first reading."""
+"""Vectors in a file that only grows, in blocks whose checksums are compared on their first reading.
+
+The first reading copies a block: if the file was cut or damaged, or the disk fails, it raises an error. Later readings
+take the block from a mapping of the file, which needs no copy. Before each block they look at the length of the file,
+and raise an error if it was cut. Two faults are left that end the process without an error, as in all programs that map
+files: another program cuts the file in the millisecond between this look and the end of the block, or the disk fails
+when the system reads a page again that it had dropped. Regard itself never cuts vectors that were committed: a writer
+appends, and a file that `compact` removes keeps its content until it is closed.
+"""
 
 import os
 import threading
 from contextlib import suppress
 from hashlib import blake2b
 from io import FileIO
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from stat import S_ISREG
+from typing import NoReturn
 
 import numpy as np
 import torch
@@ -17,7 +27,6 @@ from regard.memory.file import WIDEST, MemoryFileError
 
 # Bytes of the widest vectors in a block: smaller ones cost calls, larger ones leave the caches.
 BLOCK = 1 << 21
-GAP = 1 << 14  # bytes between vectors that are read over rather than in two calls
 LANES = 509  # a prime number of words, so that a shift of the content changes the sums
 CODED = "int8"  # rows of `codes`, as bytes
 DTYPES = {
@@ -66,6 +75,19 @@ def checksum(content: np.ndarray) -> bytes:
     return digest.digest()
 
 
+class _Mapping:
+    """The bytes of a file where the system keeps them, until the last array of them is gone.
+
+    They are said to be writable, though a write ends the process: loops are compiled for such arrays, and torch warns
+    of others.
+    """
+
+    def __init__(self, handle: int, size: int) -> None:
+        self._content = np.frombuffer(mmap(handle, size, access=ACCESS_READ), np.uint8)
+        interface = self._content.__array_interface__
+        self.__array_interface__ = interface | {"data": (interface["data"][0], False)}
+
+
 class VectorFile:
     """The vectors of a column: keys or values.
 
@@ -90,6 +112,7 @@ class VectorFile:
         self.columns = self.row_bytes // self.dtype.itemsize
         self._checksums: list[bytes] = []
         self._checked: dict[int, bytes] = {}  # the checksum that the content of a block had
+        self._mapped = np.empty(0, np.uint8)
         self._turn = threading.Lock()  # threads share the place in the file
         flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
         for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):  # a pipe is opened without waiting
@@ -104,6 +127,7 @@ class VectorFile:
         self._file = FileIO(handle, "r+b" if write else "rb")
 
     def close(self) -> None:
+        self._mapped = np.empty(0, np.uint8)
         self._file.close()
 
     def follow(self, rows: int, checksums: list[bytes]) -> None:
@@ -139,7 +163,7 @@ class VectorFile:
         """
         first_block, partial = divmod(self.rows, self.block)
         if partial and not self._is_checked(first_block):  # its new checksum covers the old rows
-            self.read(self.rows - partial, self.rows)
+            self._check(first_block)
         content = _bytes(vectors.detach().to("cpu", self.dtype).contiguous())
         try:
             with self._turn:
@@ -168,38 +192,47 @@ class VectorFile:
         Raises:
             MemoryFileError: the block is damaged.
         """
-        self._checked.pop(start // self.block, None)
-        self.read(start, start + 1)
+        self._check(start // self.block)
 
-    def read(self, start: int, stop: int, out: np.ndarray | None = None) -> Tensor:
-        """Vectors of one block, in the precision of the file.
+    def _check(self, block: int) -> np.ndarray:
+        """A copy of a block whose checksum is right."""
+        self._checked.pop(block, None)
+        begin, end = block * self.block, min(self.rows, (block + 1) * self.block)
+        content = self._content(begin, end)
+        if checksum(content) != self._checksums[block]:
+            raise MemoryFileError(
+                f"{self.path}: damaged in block {block}, rows {begin:,} to {end - 1:,}:"
+                " its checksum is not that of its vectors"
+            )
+        self._checked[block] = self._checksums[block]
+        return content
 
-        Args:
-            start: the first row; that of a block where the block was not read before.
-            stop: the row after the last.
-            out: bytes to read into, so that no memory is taken for each block.
+    def read(self, start: int, stop: int) -> Tensor:
+        """Vectors of one block, in the precision of the file, where they lie: nobody may write to them.
 
         Raises:
             MemoryFileError: the file was cut, or the block is damaged.
         """
-        return torch.from_numpy(self.loaded(start, stop, out).reshape(-1, self.row_bytes)).view(
+        return torch.from_numpy(self.loaded(start, stop).reshape(-1, self.row_bytes)).view(
             self.dtype
         )
 
-    def loaded(self, start: int, stop: int, out: np.ndarray | None = None) -> np.ndarray:
+    def loaded(self, start: int, stop: int) -> np.ndarray:
         """The bytes of what `read` returns."""
-        block = start // self.block
-        if not self._is_checked(block):
-            begin, end = block * self.block, min(self.rows, (block + 1) * self.block)
-            content = self._content(begin, end, out)
-            if checksum(content) != self._checksums[block]:
-                raise MemoryFileError(
-                    f"{self.path}: damaged in block {block}, rows {begin:,} to {end - 1:,}:"
-                    " its checksum is not that of its vectors"
-                )
-            self._checked[block] = self._checksums[block]
-            return content[(start - begin) * self.row_bytes : (stop - begin) * self.row_bytes]
-        return self._content(start, stop, out)
+        begin, end = start * self.row_bytes, stop * self.row_bytes
+        if not self._is_checked(block := start // self.block):
+            first = block * self.block * self.row_bytes
+            return self._check(block)[begin - first : end - first]
+        handle = self._file.fileno()
+        if os.fstat(handle).st_size < end:
+            self._was_cut()
+        mapped = self._mapped
+        if len(mapped) < end:
+            try:
+                mapped = self._mapped = np.asarray(_Mapping(handle, self.rows * self.row_bytes))
+            except (OSError, ValueError):  # a file system without mappings, or cut since the look
+                return self._content(start, stop)
+        return mapped[begin:end]
 
     def widened(self, vectors: Tensor, out: Tensor | None = None) -> Tensor:
         """What `read` returns as numbers of a floating type: rows of codes as the vectors they stand for."""
@@ -208,33 +241,33 @@ class VectorFile:
         return vectors if out is None else out[: len(vectors)].copy_(vectors)
 
     def pick(self, places: Tensor) -> Tensor:
-        """Vectors at ascending places, as `read` returns them; near ones are read together.
+        """A copy of the vectors at ascending places, as `read` returns them.
 
         Raises:
             MemoryFileError: the file was cut, or a block is damaged.
         """
-        gap = max(1, GAP // self.row_bytes)
-        starts_run = torch.ones(len(places), dtype=torch.bool)
-        starts_run[1:] = (places[1:] - places[:-1] > gap) | (
-            places[1:] // self.block != places[:-1] // self.block
-        )
-        runs = places.tensor_split(starts_run.nonzero().flatten()[1:]) if len(places) else ()
+        counts = (places // self.block).unique_consecutive(return_counts=True)[1].tolist()
         picked = [
-            self.read(int(run[0]), int(run[-1]) + 1)[run - run[0]] for run in runs if len(run)
+            self.read(int(run[0]), int(run[-1]) + 1)[run - run[0]] for run in places.split(counts)
         ]
-        if not picked:
-            return torch.empty(0, self.columns, dtype=self.dtype)
-        return torch.cat(picked)
+        return torch.cat([torch.empty(0, self.columns, dtype=self.dtype), *picked])
 
-    def _content(self, start: int, stop: int, out: np.ndarray | None = None) -> np.ndarray:
-        size = (stop - start) * self.row_bytes
-        content = aligned(size) if out is None else out[:size]
+    def _content(self, start: int, stop: int) -> np.ndarray:
+        """A copy of the bytes of vectors."""
+        content = aligned((stop - start) * self.row_bytes)
         remaining, place = content.data, start * self.row_bytes
         while remaining:
-            if not (count := self._read_at(remaining, place)):
-                raise MemoryFileError(f"{self.path}: was cut while it was open")
+            try:
+                count = self._read_at(remaining, place)
+            except OSError as fault:
+                raise OSError(fault.errno, fault.strerror, str(self.path)) from fault
+            if not count:
+                self._was_cut()
             remaining, place = remaining[count:], place + count
         return content
+
+    def _was_cut(self) -> NoReturn:
+        raise MemoryFileError(f"{self.path}: was cut while it was open")
 
     def _read_at(self, out: memoryview, place: int) -> int:
         """Read bytes from a place on; threads read at the same time where the system can say the place in the call."""

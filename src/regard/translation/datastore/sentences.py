@@ -50,7 +50,7 @@ class Sentences:
 
     def add(self, pairs: Sequence[tuple[str, str]]) -> int:
         """Write the pairs that are not there, in this order; their number."""
-        blocks = [self._store.vectors("keys").read(*span) for span in self._store.spans()]
+        blocks = (self._store.vectors("keys").read(*span) for span in self._store.spans())
         stored = {bytes(row) for rows in blocks for row in rows.numpy()}
         digests = {_digest(pair): pair for pair in pairs}
         missing = [(key, pair) for key, pair in digests.items() if key not in stored]
