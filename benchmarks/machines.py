@@ -1,10 +1,11 @@
 """A memory whose keys are shared out among processes: the time of the merge, and of readings by several ranks.
 
-python benchmarks/machines.py [--keys 400000] [--rounds 20] [--namespaces] [--out benchmarks/results/machines.json]
+python benchmarks/machines.py [--keys 400000 1600000] [--rounds 20] [--namespaces] [--out results.json]
 
 Each rank is a process of one thread; all are on this machine. The merge is a reading of one key a rank; beside it
-stands a bare all-gather of Gloo of as many bytes. With `--namespaces` (Linux, root) each rank lives in a network of its
-own, and messages pass a bridge, as between machines.
+stands a bare all-gather of Gloo of as many bytes. Fixed costs are a small share of the readings of the larger memory.
+With `--namespaces` (Linux, root) each rank lives in a network of its own, and messages pass a bridge, as between
+machines. Committed: benchmarks/results/machines.json.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -25,11 +26,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from _measure import machine
+from torch import Tensor
 
 import regard
+from regard.attention.parts import Part
 from regard.attention.ranks.keys import HEADER, ROOM
 
-WIDTH, SEED, PORT, NETWORK = 256, 0, 29731, "10.213.7"
+WIDTH, BLOCK, SEED, PORT, NETWORK = 256, 1 << 14, 0, 29731, "10.213.7"
 
 
 def rank_of(options: argparse.Namespace) -> None:
@@ -40,32 +43,57 @@ def rank_of(options: argparse.Namespace) -> None:
     store = dist.TCPStore(host, PORT, ranks, rank == 0, timedelta(seconds=60))
     dist.init_process_group("gloo", rank=rank, world_size=ranks, store=store)
     group = dist.group.WORLD
-    generator = torch.Generator().manual_seed(SEED)
-    query = torch.randn(1, WIDTH, generator=generator)
-    keys = torch.randn(options.keys, WIDTH, generator=generator)
-    share = keys.tensor_split(ranks)[rank].clone()
+    query = torch.randn(1, WIDTH, generator=torch.Generator().manual_seed(SEED))
+    one_key = share_of(rank, ranks, ranks)
     message = torch.zeros(1 + HEADER + ROOM, dtype=torch.float64)
     messages = [torch.empty_like(message) for _ in range(ranks)]
-    calls = {
-        "merge": lambda: regard.attend(query, share[:1], share[:1], group=group),
+    calls: dict[str, Callable[[], Any]] = {
+        "merge": lambda: regard.attend(query, one_key, one_key, group=group),
         "all-gather": lambda: dist.all_gather(messages, message),
-        "read": lambda: regard.attend(query, share, share, group=group),
     }
     figures: dict[str, float] = {}
     for name, call in calls.items():
-        times = []
-        for _ in range(options.rounds + 2):
-            dist.barrier()
-            start = time.perf_counter()
-            reading = call()
-            times.append(time.perf_counter() - start)
-        figures[f"{name}, ms"] = 1e3 * statistics.median(times[2:])
+        figures[f"{name}, ms"] = median(call, options.rounds)
+    for count in options.keys:
+        share = share_of(rank, ranks, count)
+
+        def read(share: Tensor = share) -> Tensor:
+            return regard.attend(query, share, share, group=group)
+
+        figures[f"read of {count:,} keys, ms"] = median(read, options.rounds)
+        reading = read()
+        if rank == 0:
+            error = (reading - expected(query, ranks, count)).abs().max().item()
+            figures["largest error"] = max(error, figures.get("largest error", 0.0))
     if rank == 0:
-        expected = regard.attend(query.double(), keys.double(), keys.double())
-        figures["largest error"] = (reading - expected).abs().max().item()
         print(json.dumps(figures), flush=True)
     dist.barrier()
     dist.destroy_process_group()
+
+
+def share_of(rank: int, ranks: int, count: int) -> Tensor:
+    """The keys of one rank, which are the values too."""
+    size = count // ranks + (rank < count % ranks)
+    return torch.randn(size, WIDTH, generator=torch.Generator().manual_seed(SEED + 1 + rank))
+
+
+def median(call: Callable[[], Any], rounds: int) -> float:
+    """Milliseconds of a call that all ranks begin together."""
+    times = []
+    for _ in range(rounds + 2):
+        dist.barrier()
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return 1e3 * statistics.median(times[2:])
+
+
+def expected(query: Tensor, ranks: int, count: int) -> Tensor:
+    """The reading of the keys of all ranks in float64."""
+    scaled = query.double() / WIDTH**0.5
+    shares = (share_of(rank, ranks, count) for rank in range(ranks))
+    blocks = (block.double() for share in shares for block in share.split(BLOCK))
+    return Part.sum(Part.of(scaled @ block.mT, block) for block in blocks).reading()
 
 
 @contextmanager
@@ -94,7 +122,7 @@ def networks(ranks: int) -> Iterator[list[list[str]]]:
 
 
 def measure(options: argparse.Namespace, ranks: int, starts: list[list[str]]) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--ranks", str(ranks), "--keys", str(options.keys)]
+    command = [sys.executable, __file__, "--ranks", str(ranks), "--keys", *map(str, options.keys)]
     command += ["--rounds", str(options.rounds), *(["--namespaces"] if options.namespaces else [])]
     environment = os.environ | ({"GLOO_SOCKET_IFNAME": "eth0"} if options.namespaces else {})
     processes = [
@@ -114,7 +142,7 @@ def measure(options: argparse.Namespace, ranks: int, starts: list[list[str]]) ->
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keys", type=int, default=400_000)
+    parser.add_argument("--keys", type=int, nargs="+", default=[400_000, 1_600_000])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--namespaces", action="store_true")
     parser.add_argument("--out", type=Path)
