@@ -123,6 +123,19 @@ def test_a_step_takes_no_more_operations_than_by_hand(name: str, is_masked: bool
         assert operations(ours) <= operations(by_hand) + is_masked  # whose reading is compared
 
 
+@pytest.mark.parametrize("mask", [None, "causal", masks.causal(align="start"), masks.band(None, 0)])
+@torch.no_grad()
+def test_torch_makes_a_triangle_of_heads_without_a_layout(
+    mask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, key, value = sides(5, (2, 3))
+    with regard.kernel("reference"):
+        expected = regard.attend(query, key, value, mask=mask)
+    monkeypatch.setattr("regard.attention.kernels.plain._laid", None)
+    monkeypatch.setattr("regard.attention.attend.ask", None)
+    compare("reading", regard.attend(query, key, value, mask=mask), expected, 1e-12)
+
+
 @pytest.mark.parametrize(
     ("width", "dtype"), [(4, torch.float64), (6, torch.float32), (6, torch.int64)]
 )

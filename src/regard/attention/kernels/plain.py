@@ -1,13 +1,14 @@
 """Plain calls, which need no request: a softmax over scores on a processor, without a bias or dropout.
 
-The scores are dot products, under a mask or with gradients of few scores. Torch's fused attention reads them; on three
-axes, where it is slow, two products read what is small. Or there is one query of each batch entry, against keys that an
-additive score was prepared for. What is needed of a mask is worked out once, and kept by the mask; the rest is settled
-by the shapes. All other calls become a request, for which a kernel is chosen.
+The scores are dot products, under a mask or with gradients of few scores. Torch's fused attention reads them, at once
+where it takes the tensors and the mask as they are; on three axes, where it is slow, two products read what is small.
+Or there is one query of each batch entry, against keys that an additive score was prepared for. What is needed of a
+mask is worked out once, and kept by the mask; the rest is settled by the shapes. All other calls become a request, for
+which a kernel is chosen.
 """
 
 from math import prod
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ from regard.attention.kernels.tiled import AREA, area
 from regard.attention.kernels.zeroed import has_nan
 from regard.attention.masks import MaskLike
 from regard.attention.masks.layout import Layout, kept_layout, lay
+from regard.attention.masks.positions import Band
 from regard.attention.masks.tiles import independent_tiles
 from regard.attention.scores import DotLike, ScoreLike, as_score
 from regard.attention.scores.parametric import PreparedAdditive
@@ -29,15 +31,12 @@ from regard.attention.scores.score import is_dots
 from regard.attention.shapes import Frame
 from regard.loops.availability import followed
 
-# The types of scores that a plain call may have; a name may also stand for another score.
-PLAIN_SCORES = (str, DotLike, PreparedAdditive)
 # Empty addends, in the precisions in which products are faster than fused attention.
 NOTHING = {
     dtype: torch.empty((), dtype=dtype, device="cpu") for dtype in (torch.float32, torch.float64)
 }
 SAVED = 1 << 15  # pairs for which a call of torch's fused attention is worth it
 Run = tuple[int, int]  # the first position, and how many there are
-Way = Literal["products", "fused", "fused with gradients"]
 
 
 class MaskForm(NamedTuple):
@@ -58,33 +57,70 @@ def read_plain(
     mask: MaskLike | None = None,
 ) -> Tensor | None:
     """The reading; None where it takes a request: where tensors must be refused, or served in another way."""
+    is_prepared = type(score) is PreparedAdditive
+    if not (score is None or is_prepared or isinstance(score, str) or is_dots(score)):
+        return None
     if not (type(query) is type(key) is type(value) is Tensor) or followed():
         return None
-    if type(score) is PreparedAdditive:
-        return _read_prepared(query, key, value, score, mask)
-    sides = sides_of(query.shape, key.shape, value.shape, query.device)
-    way = _way(query, key, value, score, mask, sides) if sides.is_fusible else None
-    if way is None or pinned(is_traced=False):
+    if pinned(is_traced=False) or not query.is_cpu:
         return None
+    if is_prepared:
+        return _read_prepared(query, key, value, cast(PreparedAdditive, score), mask)
+    sides = sides_of(query.shape, key.shape, value.shape, PROCESSOR)
+    if not sides.is_fusible:
+        return None
+    trains = torch.is_grad_enabled() and (
+        query.requires_grad or key.requires_grad or value.requires_grad
+    )
+    is_triangle = mask is not None and _is_triangle(mask, sides.frame)
+    if score is not None or not sides.has_heads or trains or not (mask is None or is_triangle):
+        return _read_by_form(query, key, value, score, mask, sides, trains, is_triangle)
+    try:
+        if mask is None:  # each argument takes time
+            return F.scaled_dot_product_attention(query, key, value)
+        reading = F.scaled_dot_product_attention(query, key, value, None, 0.0, True)
+    except RuntimeError:  # shapes, precisions or devices that a request refuses
+        return None
+    return None if has_nan(reading) else reading
+
+
+def _read_by_form(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score: ScoreLike | None,
+    mask: MaskLike | None,
+    sides: Sides,
+    trains: bool,
+    is_triangle: bool,
+) -> Tensor | None:
+    """The reading by the vectors of the score and the form of the mask; None as above."""
+    is_recorded = trains or (score is not None and torch.is_grad_enabled())  # its parameters
+    is_small = (trains or not sides.has_heads) and _is_small(query, key, value, sides)
+    if (is_recorded and mask is not None) or (trains and not is_small):
+        return None  # NaN in masked keys must not reach the gradients
+    by_products = is_small and not trains
     scale, form = None, EVERYTHING
     if score is not None:
         factors = _factors(score, query, key)
         if factors is None:
             return None
         query, key, scale = factors
-    if mask is not None:
-        is_even = way == "fused" and value.shape[-1] == query.shape[-1]
-        mask_form = _form(mask, sides.frame, query.dtype, way == "fused", is_even)
+    if is_triangle and not by_products:
+        form = TRIANGLE
+    elif mask is not None:
+        is_even = not by_products and value.shape[-1] == query.shape[-1]
+        mask_form = _form(mask, sides.frame, query.dtype, is_even)
         if mask_form is None:
             return None
         form = mask_form
         if form.run is not None:
             key, value = key.narrow(-2, *form.run), value.narrow(-2, *form.run)
     try:
-        if way == "products":
+        if by_products:
             reading = _by_products(query, key, value, scale, form.addend)
         else:
-            reading = _by_fused(query, key, value, scale, form, way == "fused with gradients")
+            reading = _by_fused(query, key, value, scale, form, is_recorded)
     except (RuntimeError, KeyError):  # shapes, precisions or devices that a request refuses, or
         return None  # factors in a precision that only the operations of a request serve
     if form.hides_keys and has_nan(reading):
@@ -92,32 +128,18 @@ def read_plain(
     return reading
 
 
-def _way(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    score: ScoreLike | None,
-    mask: MaskLike | None,
-    sides: Sides,
-) -> Way | None:
-    """How a call is read fastest; None where it takes a request."""
-    has_graph = torch.is_grad_enabled()
-    trains = has_graph and (query.requires_grad or key.requires_grad or value.requires_grad)
-    is_recorded = trains or (has_graph and score is not None)  # which may have parameters
-    if is_recorded and mask is not None:
-        return None  # NaN in masked keys must not reach the gradients
-    if trains:
-        return "fused with gradients" if _is_small(query, key, value, sides) else None
-    if len(sides.frame.batch) == 1 and _is_small(query, key, value, sides):
-        return "products"
-    return "fused with gradients" if is_recorded else "fused"
+def _is_triangle(mask: MaskLike, frame: Frame) -> bool:
+    """Whether torch's fused attention makes the mask by itself."""
+    if isinstance(mask, str):
+        return mask == "causal" and frame.queries == frame.keys
+    return type(mask) is Band and mask.is_triangle(frame.queries, frame.keys)
 
 
 def _is_small(query: Tensor, key: Tensor, value: Tensor, sides: Sides) -> bool:
     """Whether operations take longer to call than to compute, in the precision of the tensors."""
     is_few = sides.pairs < FEW and query.dtype in NOTHING and key.is_cpu and value.is_cpu
     # Autocast computes products of float32 in half precision.
-    return is_few and not (query.dtype == torch.float32 and torch.is_autocast_enabled("cpu"))
+    return is_few and not (torch.is_autocast_enabled("cpu") and query.dtype == torch.float32)
 
 
 def _by_products(
@@ -126,8 +148,11 @@ def _by_products(
     """softmax(scale Q K^T + addend) V."""
     if scale is None:
         scale = query.shape[-1] ** -0.5
-    start, beta = (NOTHING[query.dtype], 0) if addend is None else (addend, 1)
-    scores = torch.baddbmm(start, query, key.mT, beta=beta, alpha=scale)
+    if addend is None and scale == 1:
+        scores = torch.bmm(query, key.mT)
+    else:
+        start, beta = (NOTHING[query.dtype], 0) if addend is None else (addend, 1)
+        scores = torch.baddbmm(start, query, key.mT, beta=beta, alpha=scale)
     return torch.bmm(torch.softmax(scores, -1), value)
 
 
@@ -175,17 +200,20 @@ def _read_apart(
 
 
 def _factors(score: ScoreLike, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float] | None:
-    """The vectors whose dot products are the scores, and their scale; None where it takes a request."""
+    """The vectors whose dot products are the scores, and their scale; None where it takes a request.
+
+    A score that is no name was asked for its dot products before.
+    """
     if isinstance(score, str):
         score = as_score(score, query.shape[-1], key.shape[-1])
-    if not is_dots(score):
-        return None
+        if not is_dots(score):
+            return None
     try:
-        factors = score.factors(query, key)
+        factors = cast(DotLike, score).factors(query, key)
     except RuntimeError:  # heads of the score that are not those of the query: a request says so
         return None
     scale = factors[2]  # perhaps a tensor that is learnt
-    return factors if isinstance(scale, float | int) and scale > 0 else None
+    return factors if isinstance(scale, (float, int)) and scale > 0 else None
 
 
 def _read_prepared(
@@ -194,7 +222,7 @@ def _read_prepared(
     """The reading of one query of each batch entry, by the keys that the score was prepared for; None as above."""
     powers = score.kept
     parameters: dict[str, Any] = score.score._parameters
-    if powers is None or not powers.serves(key) or pinned(is_traced=False) or not value.is_cpu:
+    if powers is None or not powers.serves(key) or not value.is_cpu:
         return None
     if query.shape[:-1] != (*powers.frame.batch, powers.frame.queries):
         return None  # the mask is for these
@@ -225,16 +253,12 @@ def _laid(mask: MaskLike, frame: Frame) -> tuple[Layout, object] | None:
     return None if isinstance(rule, Tensor) else (lay(rule, frame, False), rule)
 
 
-def _form(
-    mask: MaskLike, frame: Frame, dtype: torch.dtype, is_fused: bool, is_even: bool
-) -> MaskForm | None:
-    """The mask for products, or for torch's fused attention, which makes triangles itself; None as below."""
+def _form(mask: MaskLike, frame: Frame, dtype: torch.dtype, is_even: bool) -> MaskForm | None:
+    """The mask for products, or for torch's fused attention; None as below."""
     laid = _laid(mask, frame)
     if laid is None:
         return None
     layout = laid[0]
-    if is_fused and layout.is_triangle:
-        return TRIANGLE
     question = "form for products", dtype, is_even
     form: MaskForm | None = layout.once(question, lambda: _new_form(layout, dtype, is_even))
     return form
@@ -260,4 +284,5 @@ def _new_form(layout: Layout, dtype: torch.dtype, is_even: bool) -> MaskForm | N
     return None if is_large else MaskForm(addend=added(layout, dtype))
 
 
+PROCESSOR = torch.device("cpu")
 EVERYTHING, TRIANGLE = MaskForm(hides_keys=False), MaskForm(is_triangle=True)

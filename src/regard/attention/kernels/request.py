@@ -324,6 +324,7 @@ class Sides(NamedTuple):
     is_regular: bool  # all have the same batch axes, and no axis is empty
     is_plain: bool  # moreover queries and keys have one width
     is_fusible: bool  # regular, and with the batch axes of torch's fused attention, on a processor
+    has_heads: bool  # two batch axes
     pairs: int  # scores of all batch entries
 
 
@@ -359,8 +360,8 @@ def _sides(query: Shape, key: Shape, value: Shape | None, device: torch.device) 
     is_regular = all(shape[:-2] == batch and 0 not in shape for shape in shapes)
     is_plain = is_regular and query[-1] == key[-1]
     is_fusible = is_regular and device.type == "cpu" and len(batch) in (1, 2)
-    frame = Frame(batch, queries, keys, device)
-    return Sides(frame, is_regular, is_plain, is_fusible, prod(batch) * queries * keys)
+    frame, pairs = Frame(batch, queries, keys, device), prod(batch) * queries * keys
+    return Sides(frame, is_regular, is_plain, is_fusible, len(batch) == 2, pairs)
 
 
 sides_of = lru_cache(maxsize=4096)(_sides)

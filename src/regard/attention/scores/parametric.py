@@ -110,10 +110,12 @@ class General(nn.Module, DotLike, name="general"):
 
     def factors(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
         """The query or the key through W, whichever has fewer rows."""
-        check_width("General", "query", query, self.d_query)
-        check_width("General", "key", key, self.d_key)
+        queries, keys = query.shape, key.shape
+        if queries[-1] != self.d_query or keys[-1] != self.d_key:
+            check_width("General", "query", query, self.d_query)
+            check_width("General", "key", key, self.d_key)
         weight = parameter_of(self, "weight", query.dtype)
-        if query.shape[-2] > key.shape[-2]:
+        if queries[-2] > keys[-2]:
             return query, project(key, weight), 1.0
         if weight.ndim == 2:
             return query @ weight, key, 1.0
