@@ -1,14 +1,15 @@
 """Masks of positions: regard.attend beside torch's fused attention with the mask written out, and cut to fit.
 
-python benchmarks/masks.py [--threads 1] [--rounds 5] [--lengths 2048 8192] [--heads 1] [--flex] [--missing]
-    [--out benchmarks/results/masks.json]
+python benchmarks/masks.py [--threads 1] [--rounds 11] [--seconds 3] [--lengths 2048 4096 8192 16384] [--heads 1]
+    [--flex] [--missing] [--out benchmarks/results/masks.json]
 
 "cut to fit" is the fastest way to call F.scaled_dot_product_attention that we know for each mask: blocks of a window,
 keys cut to their length, one call for each document. Each mask needs code of its own. "written out" is measured up to
 4,096 positions. Both are measured with dropout as well, and one window with ALiBi over one head. "flex" is
 flex_attention, compiled for each mask and length; on a processor it has no backward pass. Seconds are those of the
-processor, in turns. The file is written after each row, and keeps the rows that are not measured now; --missing
-measures only those that it does not hold.
+processor, in turns. A row takes as many rounds as --rounds says, but no more, after the first, than fit into --seconds;
+it says how many. The file is written after each row, and keeps the rows that are not measured now; --missing measures
+only those that it does not hold.
 """
 
 from __future__ import annotations
@@ -119,35 +120,45 @@ def flex(name: str, length: int) -> Attend:
 
 
 def compare(
-    name: str, length: int, heads: int, passes: str, rounds: int, has_flex: bool
+    name: str, length: int, heads: int, passes: str, rounds: int, limit: float, has_flex: bool
 ) -> dict[str, Any]:
-    """Median seconds of ours, cut to fit, with the mask written out, and of flex."""
+    """Median seconds of ours, with the mask written out, of flex and cut to fit, in at most `rounds` turns.
+
+    There are fewer turns, but one at least, where they would take longer than the limit, in seconds.
+    """
     rule, cut = MASKS[name]
     torch.manual_seed(0)
     trains, dropout = passes != "forward", PASSES[passes]
     sides = [torch.randn(1, heads, length, WIDTH, requires_grad=trains) for _ in range(3)]
     mask, bias = rule(length), Alibi(1) if "ALiBi" in name else None
     attends: dict[str, Attend] = {
-        "ours": lambda *sides: regard.attend(*sides, mask=mask, bias=bias, dropout=dropout),
-        "cut to fit": partial(cut, dropout_p=dropout),
+        "ours": lambda *sides: regard.attend(*sides, mask=mask, bias=bias, dropout=dropout)
     }
     if length <= LARGEST and bias is None:
         dense = mask.dense((1, heads), length, length)
         attends["written out"] = partial(sdpa, attn_mask=dense, dropout_p=dropout)
     if has_flex and not trains:
         attends["flex"] = flex(name, length)
-    upstream = torch.randn(1, heads, length, WIDTH)
+    attends["cut to fit"] = partial(cut, dropout_p=dropout)
+    upstream, expected = torch.randn(1, heads, length, WIDTH), None
     seconds: dict[str, list[float]] = {way: [] for way in attends}
-    for turn in range(rounds + 1):
-        for way, attend in attends.items():
+    turn, spent = 0, 0.0
+    # The first turn warms up. Every other one goes backwards, so that ours and cut to fit come as often after a large
+    # matrix, whose memory the system takes back and has to give again.
+    while turn < 2 or (turn <= rounds and spent * turn / (turn - 1) <= limit):
+        for way in list(attends)[:: -1 if turn % 2 else 1]:
             start = time.process_time()
-            reading = attend(*sides)
+            reading = attends[way](*sides)
             if trains:
                 torch.autograd.grad(reading, sides, upstream)
-            if turn:  # the first turn warms up
+            if turn:
                 seconds[way].append(time.process_time() - start)
+                spent += seconds[way][-1]
             elif not dropout:
-                assert torch.allclose(reading, attends["ours"](*sides), atol=1e-4)
+                expected = reading.detach() if expected is None else expected
+                assert torch.allclose(reading, expected, atol=1e-4)
+            del reading
+        turn += 1
     medians = {way: statistics.median(each) for way, each in seconds.items()}
     ours = medians["ours"]
     ratios = {f"over {way}": ours / seconds for way, seconds in medians.items() if way != "ours"}
@@ -156,6 +167,7 @@ def compare(
         "length": length,
         "heads": heads,
         "pass": passes,
+        "rounds": turn - 1,
         **medians,
         **ratios,
     }
@@ -164,8 +176,9 @@ def compare(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--lengths", type=int, nargs="+", default=[2048, 8192])
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--seconds", type=float, default=3.0, help="for the rounds of a row")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[2048, 4096, 8192, 16384])
     parser.add_argument("--heads", type=int, nargs="+", default=[1])
     parser.add_argument("--flex", action="store_true", help="half a minute more for each mask")
     parser.add_argument("--missing", action="store_true")
@@ -184,7 +197,8 @@ def main() -> None:
         if (options.missing and place in rows) or (heads > 1 and "ALiBi" in name):
             continue
         with torch.set_grad_enabled(passes != "forward"):
-            rows[place] = row = compare(name, length, heads, passes, options.rounds, options.flex)
+            limits = options.rounds, options.seconds
+            rows[place] = row = compare(name, length, heads, passes, *limits, options.flex)
         print({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}, flush=True)
         if options.out:
             write(options.out, {"masks": list(rows.values())}, keeps=options.out)
