@@ -52,6 +52,15 @@ def test_both_ways_find_the_same(
     torch.testing.assert_close(log_p, expected, atol=2e-6, rtol=2e-6)
 
 
+def test_log_probabilities_stay_as_they_are():
+    log_p = torch.randn(2, 70, generator=torch.Generator().manual_seed(5)).log_softmax(1)
+    log_p[:, 0] = -torch.inf
+    limits, tokens = Limits(torch.tensor([5, 5])), NOTHING.expand(2, 1, 0)
+    values, words = best_words(log_p - 3, limits, tokens, 1, compiled=True, normalised=True)
+    assert torch.equal(values, (log_p - 3).gather(1, words))
+    assert torch.equal(words, best_words(log_p, limits, tokens, 1, compiled=True)[1])
+
+
 def test_logits_are_left_as_they_were():
     logits = torch.randn(2, 70)
     copy_before = logits.clone()
@@ -76,3 +85,9 @@ def test_what_is_no_number_is_told(fault: float, place: int):
     logits[1, place] = fault
     with pytest.raises(ModelError, match="not a number"):
         best_words(logits, Limits(torch.tensor([5, 5])), NOTHING.expand(2, 1, 0), 2, compiled=True)
+
+
+def test_log_probabilities_that_are_no_numbers_are_told():
+    log_p, limits = torch.full((1, 130), torch.nan), Limits(torch.tensor([5]))
+    with pytest.raises(ModelError, match="not a number"):
+        best_words(log_p, limits, NOTHING, 1, compiled=True, normalised=True)

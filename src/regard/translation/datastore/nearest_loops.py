@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from regard.loops.code_products import weighted_difference
-from regard.loops.compiling import compiled, inner
+from regard.loops.compiling import compiled, inner, lanes
 from regard.loops.exponentials import exponential
 from regard.loops.rows import exponential_sum, insert, peak_of
 from regard.translation.datastore.space import COMPONENTS, FINE
@@ -77,6 +77,13 @@ def nearest(readings: Any, queries: Any, scores: Any, places: Any) -> None:
         _search(readings, row, queries[row], np.float32(np.inf), scores[row], places[row])
 
 
+@inner
+def _subtract(number: Any, row: Any) -> None:
+    lanes()
+    for i in range(np.uint64(row.size)):
+        row[i] -= number
+
+
 @compiled
 def mix(
     readings: Any,
@@ -87,7 +94,7 @@ def mix(
     places: Any,
     logits: Any,
 ) -> None:
-    """Logits whose softmax is (1 - w sum_i a_i) p + w sum_i a_i [y = y_i], in place: those of the tokens y_i change.
+    """Logits become log-probabilities of the mixture (1 - w sum_i a_i) p + w sum_i a_i [y = y_i], in place.
 
         a_i = e^(-d_i / T) / (e^(-r / T) + sum_j e^(-d_j / T)),  i and j over the nearest entries
 
@@ -103,22 +110,24 @@ def mix(
     for row in range(len(logits)):
         shares, near, values = scores[row], places[row], logits[row]
         _search(readings, row, queries[row], reach + _NOTHING * temperature, shares, near)
-        # Each -d_i becomes e^((m - d_i) / T), m = min(d_1, r).
+        # Each -d_i becomes e^((m - d_i) / T), m = min(d_1, r), and each place its token.
         highest = max(shares[0], -reach)
         of_model = exponential((-reach - highest) / temperature)
         count, total = 0, of_model
         while count < near.size and near[count] >= 0:
             shares[count] = exponential((shares[count] - highest) / temperature)
             total += shares[count]
+            place = near[count]
+            in_lists = place < of_lists.size
+            near[count] = of_lists[place] if in_lists else of_pairs[place - of_lists.size]
             count += 1
-        # p = e^x / Z becomes (e^x + Z w a / (1 - w sum a)) / Z': a softmax takes Z' off.
+        # log((1 - w sum a) e^x / Z), Z = e^m sum e^(x - m); then the tokens are added.
         peak = peak_of(values)
-        odds = weight * exponential_sum(values, peak) / (total - weight * (total - of_model))
+        of_words = exponential_sum(values, peak) / (1 - weight * (total - of_model) / total)
+        _subtract(peak + np.float32(math.log(of_words)), values)
         for i in range(count):
-            place = near[i]
-            word = of_lists[place] if place < of_lists.size else of_pairs[place - of_lists.size]
-            mixed = exponential(values[word] - peak) + odds * shares[i]
-            values[word] = peak + np.float32(math.log(mixed))
+            mixed = exponential(values[near[i]]) + weight * shares[i] / total
+            values[near[i]] = np.float32(math.log(mixed))
 
 
 @compiled

@@ -116,12 +116,19 @@ def bounds(search: Search, lengths: Lengths, positions: int | None = None) -> Le
 
 
 def best_words(
-    logits: Logits, limits: Limits, tokens: Written, count: int, *, compiled: bool
+    logits: Logits,
+    limits: Limits,
+    tokens: Written,
+    count: int,
+    *,
+    compiled: bool,
+    normalised: bool = False,
 ) -> tuple[Float[Tensor, "rows few"], Int[Tensor, "rows few"]]:
     """The log-probabilities of the `count` best words that may follow, and the words; of equals the first.
 
     Both ways, by compiled loops and by torch, give the same words; loops serve float32 on processors.
 
+    `normalised` says that logits are log-probabilities: then loops compute no sum of them.
     Rows are the beginnings of each sentence side by side. Where fewer words may follow, or there
     are no more, the rest is -inf.
 
@@ -130,13 +137,13 @@ def best_words(
     """
     count = min(count, logits.shape[1])
     if compiled and logits.is_cpu and logits.dtype == torch.float32:
-        return _best_words_compiled(logits.contiguous(), limits, tokens, count)
+        return _best_words_compiled(logits.contiguous(), limits, tokens, count, normalised)
     allowed = log_probabilities(logits).view(len(limits.longest), -1, logits.shape[1])
     return top(limits.restrict(allowed, tokens).flatten(0, 1), count)
 
 
 def _best_words_compiled(
-    logits: Tensor, limits: Limits, tokens: Tensor, count: int
+    logits: Tensor, limits: Limits, tokens: Tensor, count: int, normalised: bool
 ) -> tuple[Tensor, Tensor]:
     from regard.translation.decoding import search_loops
 
@@ -154,7 +161,7 @@ def _best_words_compiled(
     arrays = (rules, *(tensor.numpy() for tensor in (logits, allowed, values, words)))
 
     def choose(begin: int, end: int) -> None:
-        if not search_loops.best_few(*(array[begin:end] for array in arrays)):
+        if not search_loops.best_few(normalised, *(array[begin:end] for array in arrays)):
             raise ModelError(DAMAGED)
 
     if rows < 2 * _LEAST:

@@ -19,7 +19,7 @@ def compile_loops() -> None:
     loops.encode(ids, ids, ids, ids, (table, table), weights, weights, arguments, 0, table)
     loops.step(ids, ids, ids, ids, table, cached, (table, table), weights, arguments, 0, row)
     numbers = np.zeros((0, 1), np.int64)
-    best_few(ids, table[:0], table[:0], table[:0], numbers)
+    best_few(False, ids, table[:0], table[:0], table[:0], numbers)
     readings = ((ids, np.zeros((0, 1), np.int8), numbers, table[:0]),) * 2
     queries, few = np.zeros((0, 1), np.int16), (table[:0], numbers)
     nearest_loops.greatest(table[:0], *few)

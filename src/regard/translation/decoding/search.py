@@ -96,7 +96,8 @@ def greedy(
     """
 
     def best(logits: Tensor, limits: Limits, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        log_p, words = best_words(logits, limits, tokens, 1, compiled=engine.loops)
+        ways = {"compiled": engine.loops, "normalised": engine.normalised}
+        log_p, words = best_words(logits, limits, tokens, 1, **ways)
         return words, log_p
 
     hypotheses = _unroll(engine, source, lengths, limits, best, search.length_penalty)

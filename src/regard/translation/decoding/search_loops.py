@@ -24,15 +24,25 @@ def _allowed(word: Any, rule: Any) -> Any:
     return word != PAD and word != BOS and not (rule == NO_END and word == EOS)
 
 
+@inner
+def _log_total(row: Any) -> Any:
+    """log sum_j e^(x_j) = m + log sum_j e^(x_j - m), m = max_j x_j."""
+    peak = peak_of(row)
+    return peak + np.float32(math.log(exponential_sum(row, peak)))
+
+
 @compiled
-def best_few(rules: Any, logits: Any, allowed: Any, values: Any, words: Any) -> bool:
+def best_few(
+    normalised: Any, rules: Any, logits: Any, allowed: Any, values: Any, words: Any
+) -> bool:
     """The log-probabilities of each row's best words that may follow, best first; of equals the first.
 
-        log p_i = x_i - m - log sum_j e^(x_j - m),  m = max_j x_j
+        log p_i = x_i - log sum_j e^(x_j)
 
     Only the few that are wanted become log-probabilities.
 
     Args:
+        normalised: whether logits are log-probabilities.
         rules: for each row which words may not follow.
         logits: of every word.
         allowed: the same with -inf for what else may not follow.
@@ -42,18 +52,15 @@ def best_few(rules: Any, logits: Any, allowed: Any, values: Any, words: Any) -> 
         Whether every row is of numbers.
     """
     for r in range(len(logits)):
-        # log sum_j e^(x_j) = m + log sum_j e^(x_j - m).
         row, best = allowed[r], values[r]
-        peak = peak_of(logits[r])
-        total = exponential_sum(logits[r], peak)
-        if not total > 0 or total == np.inf:
+        shift = np.float32(0) if normalised else _log_total(logits[r])
+        if not shift < np.inf or np.isnan(logits[r, 0]):
             return False
         best[:] = -np.inf
         words[r] = EOS
         for word in range(row.size):
             if row[word] > best[-1] and _allowed(word, rules[r]):
                 insert(best, words[r], row[word], word)
-        shift = peak + np.float32(math.log(total))
         for k in range(best.size):
             best[k] -= shift
     return True

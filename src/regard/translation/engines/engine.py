@@ -68,9 +68,11 @@ class SearchEngine:
     Attributes:
         loops: whether compiled loops compute the steps of the search that began last: when they pay, and no other
             process still compiles them.
+        normalised: whether the logits of its steps are log-probabilities.
     """
 
     name = "layers"
+    normalised = False
 
     def __init__(
         self, model: TranslationModel, *, reason: str = "", loops: bool = True, loops_after: int = 0

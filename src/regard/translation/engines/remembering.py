@@ -117,7 +117,7 @@ class Recall:
         *,
         compiled: bool = False,
     ) -> Logits:
-        """Logits of the mixture, in place where loops may."""
+        """Log-probabilities of the mixture, in place where loops may."""
         in_place = logits.is_cpu and logits.dtype == torch.float32 and logits.is_contiguous()
         mixing, unit = self.mixing, self.space.unit
         if compiled and in_place:
@@ -170,6 +170,8 @@ class RecallState:
 
 class RememberingEngine(SearchEngine):
     """Mixes at each step of another engine, which runs the model."""
+
+    normalised = True
 
     def __init__(self, engine: SearchEngine, recall: Recall) -> None:
         self.model, self.reason = engine.model, engine.reason
