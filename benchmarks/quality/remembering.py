@@ -1,13 +1,13 @@
 """Measure a model with a memory beside the model alone: BLEU, chrF, the curve of its weight, bytes, and the speed.
 
 python benchmarks/quality/remembering.py CORPUS FOLDER [--sentences N] [--similar N] [--lists N] [--test]
-    [--trained RUN] [--rows speed] [--out FILE]
+    [--trained RUN] [--rows speed] [--rounds N] [--out FILE]
 
 CORPUS is python-docs-es or tatoeba-spa-eng, in the folder that REGARD_DATA names, with the model es-en. The memory is
 made of `train.tsv` in FOLDER and tuned on `valid.tsv`. Scores are of other lines of `valid.tsv`, with --test those of
 `test.tsv`, which is for the end alone. --trained scores the run of another training, beside. --rows speed measures the
-speed alone, of a memory that was made and tuned, and keeps the other rows of --out. Differences of less than 3 BLEU on
-200 lines are ties.
+speed alone, of a memory that was made and tuned, and keeps the other rows of --out; --rounds says how often each batch
+is timed. Differences of less than 3 BLEU on 200 lines are ties.
 """
 
 from __future__ import annotations
@@ -24,17 +24,20 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from _measure import interleaved, write
+import numpy as np
+from _measure import write
 
+from regard.translation.engines.remembering import Recall
 from regard.translation.evaluation.scores import measure
 from regard.translation.remembering import remember, tune
 from regard.translation.text.corpora import Pair, Tsv, read_pairs
 from regard.translation.translator import Translator
 
 MODEL = "es-en"
-ROUNDS = 9
-TIMED = {"python-docs-es": 64, "tatoeba-spa-eng": 256}  # sentences of which the speed is measured
-BATCH_TOKENS = {1: 32 * 30, 5: 32 * 30 * 5}  # about 32 sentences at a time
+BEAMS = 1, 5
+BATCH = 32  # sentences that are translated at a time where the speed is measured
+TIMED = {"python-docs-es": 64, "tatoeba-spa-eng": 512}  # sentences of which the speed is measured
+ROUNDS = {"python-docs-es": 3, "tatoeba-spa-eng": 5}  # two to three minutes
 
 
 def read(path: Path) -> list[Pair]:
@@ -49,30 +52,40 @@ def score(translator: Translator, pairs: list[Pair], beam: int) -> dict[str, flo
     return {"bleu": scores.bleu, "chrf": scores.chrf}
 
 
-def speeds(translator: Translator, folder: Path, sources: list[str]) -> dict[str, float]:
-    """The speed with the memory over that without, in processor seconds, by the beam."""
-    ratios = {}
+def speeds(
+    translator: Translator, folder: Path, sources: list[str], rounds: int
+) -> dict[str, float]:
+    """The speed with the memory over that without, in processor seconds, by the beam.
+
+    Both translate each batch in turn. The seconds of a way are the sum of the medians of its batches, so that a slow
+    moment of the machine counts for one batch alone.
+    """
+    translator.read_memory(folder)
+    memory = translator.recall
+    batches = [sources[start : start + BATCH] for start in range(0, len(sources), BATCH)]
     gc.collect()
     gc.freeze()  # a collection of all objects takes .2 s, and falls into one run of ten
-    for beam in BATCH_TOKENS:
-        translator.read_memory(folder)
-        recall = translator.recall
-        assert recall is not None
 
-        def with_memory(beam: int = beam, recall: Any = recall) -> None:
-            translator.recall = recall
-            translator.translate(sources, beam=beam, batch_tokens=BATCH_TOKENS[beam])
-
-        def alone(beam: int = beam) -> None:
-            translator.recall = None
-            translator.translate(sources, beam=beam, batch_tokens=BATCH_TOKENS[beam])
-
-        seconds = interleaved(
-            {"model": alone, "memory": with_memory}, ROUNDS, clock=time.process_time
-        )
+    def seconds(batch: list[str], beam: int, recall: Recall | None) -> float:
         translator.recall = recall
-        translator.forget()
-        ratios[f"beam {beam}"] = seconds["model"] / seconds["memory"]
+        start = time.process_time()
+        translator.translate(batch, beam=beam)
+        return time.process_time() - start
+
+    ratios = {}
+    for beam in BEAMS:
+        for recall in (None, memory):  # not counted: loops are loaded
+            seconds(batches[0], beam, recall)
+        times = np.array(
+            [
+                [[seconds(batch, beam, recall) for recall in (None, memory)] for batch in batches]
+                for _ in range(rounds)
+            ]
+        )
+        alone, with_memory = np.median(times, 0).sum(0)
+        ratios[f"beam {beam}"] = float(alone / with_memory)
+    translator.recall = memory
+    translator.forget()
     return ratios
 
 
@@ -88,6 +101,7 @@ def main() -> None:
     parser.add_argument("--test", action="store_true")
     parser.add_argument("--trained")
     parser.add_argument("--rows", choices=["all", "speed"], default="all")
+    parser.add_argument("--rounds", type=int)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
 
@@ -95,15 +109,17 @@ def main() -> None:
     train, valid = read(data / "train.tsv"), read(data / "valid.tsv")
     random.Random(2).shuffle(valid)
     middle = len(valid) // 2
-    tuning, scored = valid[:middle][: options.sentences], valid[middle:][: options.sentences]
+    tuning, for_speed = valid[:middle][: options.sentences], valid[middle:]
+    scored = for_speed[: options.sentences]
     if options.test:
-        scored = read(data / "test.tsv")
+        scored = for_speed = read(data / "test.tsv")
         # Files are sorted by length, and the speed is measured on the first sentences.
         random.Random(2).shuffle(scored)
     translator = Translator.open(MODEL)
-    timed = [pair.source for pair in scored[: TIMED[options.corpus]]]
+    timed = [pair.source for pair in for_speed[: TIMED[options.corpus]]]
+    rounds = options.rounds or ROUNDS[options.corpus]
     if options.rows == "speed":
-        results = {"speed": speeds(translator, options.folder, timed)}
+        results = {"speed": speeds(translator, options.folder, timed, rounds)}
         print(results)
         if options.out:
             stored = json.loads(options.out.read_text())
@@ -123,7 +139,7 @@ def main() -> None:
     size = sum(path.stat().st_size for path in options.folder.rglob("*") if path.is_file())
     copied = measure([pair.source for pair in scored], [pair.target for pair in scored])
     rows: dict[str, Any] = {"source copied": {"bleu": copied.bleu, "chrf": copied.chrf}}
-    for beam in (1, 5):
+    for beam in BEAMS:
         rows[f"model, beam {beam}"] = score(translator, scored, beam)
         translator.read_memory(options.folder)
         rows[f"memory, beam {beam}"] = score(translator, scored, beam)
@@ -142,7 +158,7 @@ def main() -> None:
         "mixing": vars(mixing),
         "curve": [trial._asdict() for trial in trials],
         "rows": rows,
-        "speed": speeds(translator, options.folder, timed),
+        "speed": speeds(translator, options.folder, timed, rounds),
     }
     for name, scores in rows.items():
         print(f"{name:20} BLEU {scores['bleu']:6.2f}  chrF {scores['chrf']:6.2f}")
