@@ -362,3 +362,46 @@ def test_a_search_and_a_look_take_queries_of_any_precision(tmp_path, key, query,
     near = 2 * torch.eye(3, dtype=query)[1:2]
     assert memory.find(near, 1).positions.tolist() == [[1]]
     assert memory.look(near).top(1)[1].tolist() == [[1]]
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        lambda memory: None,
+        lambda memory: memory.write(torch.ones(1, 4), torch.ones(1, 4)),
+        lambda memory: memory.write(torch.ones(4), payloads=["one"]),
+        lambda memory: memory.find(torch.ones(1, 4)),
+        lambda memory: memory.read(torch.ones(1, 4), tolerance=0.1),
+        lambda memory: memory.half(),
+        lambda memory: memory.load_state_dict(memory.state_dict()),
+    ],
+    ids=["keys", "values", "payloads", "searched", "coded", "moved", "loaded"],
+)
+@pytest.mark.parametrize("score", [None, "cosine"])
+@pytest.mark.parametrize("trainable", [False, "values"])
+def test_a_vector_is_written_as_a_row_is(prepare, score, trainable):
+    alone, rows = (Memory(score=score, trainable=trainable) for _ in range(2))
+    for step in range(40):
+        key = torch.randn(4)
+        for each, entry in ((alone, key), (rows, key[None])):
+            each.write(entry)
+            if step == 20:
+                prepare(each)
+    for vector in (torch.arange(4), key.double(), key.bfloat16(), key.repeat(2)[::2]):
+        alone.write(vector)
+        rows.write(vector[None])
+    assert alone.keys.dtype == rows.keys.dtype
+    assert torch.equal(alone.keys, rows.keys)
+    assert torch.equal(alone.values, rows.values)
+    assert alone.payloads == rows.payloads
+    query = torch.randn(1, 4)
+    torch.testing.assert_close(alone.read(query), rows.read(query))
+    assert torch.equal(alone.find(query).positions, rows.find(query).positions)
+    for misfit in (torch.ones(1), torch.ones(5), torch.ones(())):
+        with pytest.raises((ShapeError, TypeError)):
+            alone.write(misfit)
+    assert len(alone) == len(rows)
+    key.requires_grad_()
+    alone.write(key)
+    if not trainable:
+        assert alone.keys.requires_grad

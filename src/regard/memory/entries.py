@@ -64,7 +64,7 @@ class Entries(nn.Module):
                 raise ValueError(f"{name} is {width}: pass a width of at least 1")
         self.d_key, self.d_value = d_key, d_value
         self._trained = {"key": trainable in (True, "keys"), "value": trainable in (True, "values")}
-        self._rows: dict[str, GrowingTensor] = {}
+        self._rows: dict[str, GrowingRows] = {}
         self._prepared: Prepared | None = None
         self._coded: CodedEntries | None = None
         self.payloads: list[Any] | None = None
@@ -176,6 +176,21 @@ class Entries(nn.Module):
             self._set_widths(key, value)
         if coded_entries is not None:
             coded_entries.append(self.key, self.values)  # type: ignore[arg-type]
+
+    def append_keys(self, keys: Tensor) -> bool:
+        """Copy keys, or one, behind the last one; False where `append` has to do more than that."""
+        rows = self._rows.get("key")
+        is_alone = (
+            self.value is None
+            and self.payloads is None
+            and self.names is None
+            and self._coded is None
+            and self._prepared is None
+        )
+        if not is_alone or rows is None or rows.filled is not self.key or not rows.copy(keys):
+            return False
+        self._buffers["key"] = rows.filled
+        return True
 
     def coded(self) -> CodedEntries | None:
         """The entries with their codes, which are kept; None for those with batch axes or on another device."""

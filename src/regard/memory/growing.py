@@ -16,23 +16,30 @@ class GrowingRows(GrowingTensor):
 
     def append(self, rows: Tensor) -> None:
         """Write rows behind the last one."""
-        array, room = self._array, self._room
+        room = self._room
+        if not self.copy(rows):
+            super().append(rows)
+            if self._room is not room:
+                self._array = _as_array(self._room)
+
+    def copy(self, rows: Tensor) -> bool:
+        """Write rows, or a vector as one, behind the last one by numpy; False where torch has to."""
+        array, room, shape = self._array, self._room, rows.shape
+        if array is None or len(shape) not in (1, 2) or shape[-1] != array.shape[1]:
+            return False
         length = self._filled.shape[-2]
-        stop = length + rows.shape[-2]
+        stop = length + (1 if len(shape) == 1 else shape[0])
         if (
-            array is None
-            or stop > len(array)
+            stop > len(array)
             or rows.requires_grad
             or rows.dtype != room.dtype
             or not has_numbers(rows)
         ):
-            super().append(rows)
-            if self._room is not room:
-                self._array = _as_array(self._room)
-            return
+            return False
         array[length:stop] = rows.numpy()
         width = array.shape[1]
         self._filled = room.as_strided((stop, width), (width, 1))
+        return True
 
 
 class Prepared:

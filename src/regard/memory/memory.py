@@ -182,6 +182,9 @@ class Memory(ReadableEntries):
                 )
             self._set(list(keys), list(keys.values()))
             return
+        is_alone = values is None and payloads is None
+        if is_alone and isinstance(keys, Tensor) and self.entries.append_keys(keys):
+            return
         key = self._vectors(keys)
         value = None if values is None else self._values(values)
         if payloads is None and values is not None and is_text(values):

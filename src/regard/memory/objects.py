@@ -98,4 +98,5 @@ def as_rows(name: str, vectors: Sequence[Tensor]) -> Tensor:
 
 def short(item: Any) -> str:
     """An object on a line, at most some words of it."""
-    return f"a vector of {item.shape[-1]}" if isinstance(item, Tensor) else reprlib.repr(item)
+    is_vector = isinstance(item, Tensor) and item.dim()
+    return f"a vector of {item.shape[-1]}" if is_vector else reprlib.repr(item)

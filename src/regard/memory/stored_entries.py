@@ -203,6 +203,10 @@ class StoredEntries:
             codes = dict(zip(CODES, coded(wide_key, wide_value), strict=True))
         self.store.append(key, value, payloads, names, kinds, replaced, codes)
 
+    def append_keys(self, keys: Tensor) -> bool:
+        """As of entries in RAM, with no quicker way: False."""
+        return False
+
     def coded(self) -> CodedStore | None:
         """The entries with their codes, which a writer adds where there are none; None for a reader then."""
         state = self.store.state
