@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, overload
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.kernels.plain import read_plain
+from regard.attention.kernels.plain import PLAIN_SCORES, read_plain
 from regard.attention.kernels.request import ask
 from regard.attention.kernels.serve import serve
 from regard.attention.looks import Look
@@ -90,7 +90,8 @@ def attend(
 
         options = {"score": score, "bias": bias, "mask": mask, "normaliser": normaliser}
         return attend_over_ranks(group, query, key, value, dropout=dropout, **options)
-    if bias is None and normaliser is None and dropout == 0:
+    may_be_plain = score is None or not PLAIN_SCORES.isdisjoint(type(score).__mro__)
+    if may_be_plain and bias is None and normaliser is None and dropout == 0:
         reading = read_plain(query, key, value, score, mask)
         if reading is not None:
             return reading

@@ -31,6 +31,8 @@ from regard.attention.scores.score import is_dots
 from regard.attention.shapes import Frame
 from regard.loops.availability import followed
 
+# The classes of scores that a plain call may have; a name may also stand for another score.
+PLAIN_SCORES = frozenset((str, DotLike, PreparedAdditive))
 # Empty addends, in the precisions in which products are faster than fused attention.
 NOTHING = {
     dtype: torch.empty((), dtype=dtype, device="cpu") for dtype in (torch.float32, torch.float64)
@@ -62,7 +64,7 @@ def read_plain(
         return None
     if not (type(query) is type(key) is type(value) is Tensor) or followed():
         return None
-    if pinned(is_traced=False) or not query.is_cpu:
+    if not query.is_cpu:
         return None
     if is_prepared:
         return _read_prepared(query, key, value, cast(PreparedAdditive, score), mask)
@@ -72,6 +74,9 @@ def read_plain(
     trains = torch.is_grad_enabled() and (
         query.requires_grad or key.requires_grad or value.requires_grad
     )
+    # NaN in masked keys must not reach the gradients.
+    if (trains and mask is not None) or pinned(is_traced=False):
+        return None
     is_triangle = mask is not None and _is_triangle(mask, sides.frame)
     if score is not None or not sides.has_heads or trains or not (mask is None or is_triangle):
         return _read_by_form(query, key, value, score, mask, sides, trains, is_triangle)
@@ -98,7 +103,7 @@ def _read_by_form(
     is_recorded = trains or (score is not None and torch.is_grad_enabled())  # its parameters
     is_small = (trains or not sides.has_heads) and _is_small(query, key, value, sides)
     if (is_recorded and mask is not None) or (trains and not is_small):
-        return None  # NaN in masked keys must not reach the gradients
+        return None
     by_products = is_small and not trains
     scale, form = None, EVERYTHING
     if score is not None:
@@ -222,7 +227,7 @@ def _read_prepared(
     """The reading of one query of each batch entry, by the keys that the score was prepared for; None as above."""
     powers = score.kept
     parameters: dict[str, Any] = score.score._parameters
-    if powers is None or not powers.serves(key) or not value.is_cpu:
+    if powers is None or not powers.serves(key) or pinned(is_traced=False) or not value.is_cpu:
         return None
     if query.shape[:-1] != (*powers.frame.batch, powers.frame.queries):
         return None  # the mask is for these
