@@ -135,6 +135,35 @@ def test_a_reading_has_the_precision_of_its_values(on_ranks, dtype):
         assert error <= 3 * torch.finfo(dtype).eps
 
 
+@pytest.mark.parametrize("side", range(3), ids=["query", "key", "value"])
+def test_vectors_may_lie_in_memory_in_any_order(on_ranks, side):
+    sides = [vectors(3, 8), vectors(KEYS, 8, seed=1), vectors(KEYS, 8, seed=2)]
+    expected = regard.attend(*sides)
+    sides[side] = sides[side].mT.contiguous().mT
+
+    def read(group, rank):
+        query, *here = sides
+        return regard.attend(query, *(split(side, [9, 14], rank) for side in here), group=group)
+
+    for answer in on_ranks(2, read):
+        assert_close(answer, expected, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("width", [8, 5])
+def test_infinite_keys_and_values_read_as_in_one_process(on_ranks, width):
+    query, key, value = vectors(3, 8), vectors(KEYS, 8, seed=1), vectors(KEYS, width, seed=2)
+    key[1, 0], value[11, 1] = torch.inf, -torch.inf
+
+    def read(group, rank):
+        here = split(key, [9, 14], rank), split(value, [9, 14], rank)
+        return regard.attend(query, *here, group=group)
+
+    expected = regard.attend(query, key, value)
+    for answer in on_ranks(2, read):
+        assert_close(answer, expected, atol=1e-6, rtol=1e-5, equal_nan=True)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_gradients_in_half_precision_are_sums_over_the_ranks(on_ranks, dtype):
     key, value, upstream = vectors(KEYS, 8, seed=1), vectors(KEYS, 5, seed=2), vectors(3, 5, seed=3)

@@ -119,7 +119,9 @@ def fused_with_sums(request: Request, value: Tensor) -> tuple[Tensor, Tensor] | 
     if is_traced and (query.requires_grad or key.requires_grad or value.requires_grad):
         return None
     batch = request.frame.batch
-    query, key, value = (flat(side, batch) for side in (query, key, value))
+    sides = (flat(side, batch) for side in (query, key, value))
+    # Called directly, the kernel takes the numbers of a vector for neighbours in memory.
+    query, key, value = (side if side.stride(-1) == 1 else side.contiguous() for side in sides)
     reading, sums = fused_forward(query, key, value, scale=scale)
     rows = *batch, request.queries
     return reading.reshape(*rows, width), sums.reshape(rows)

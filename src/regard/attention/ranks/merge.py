@@ -80,12 +80,14 @@ def flat_size(shape: Shape) -> int:
     return prod(shape[:-1]) * (shape[-1] + 2)
 
 
-def sides_of(messages: np.ndarray, shape: Shape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The maxima, totals and blends of the parts that the ranks sent, each along a first axis."""
+def sum_of(messages: np.ndarray, shape: Shape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The maximum, total and blend of all keys, from the parts that the ranks sent; the same bits on each rank."""
     count, rows = prod(shape[:-1]), (len(messages), *shape[:-1])
     maxima = messages[:, :count].reshape(rows)
     totals = messages[:, count : 2 * count].reshape(rows)
-    return maxima, totals, messages[:, 2 * count :].reshape(*rows, shape[-1])
+    blends = messages[:, 2 * count :].reshape(*rows, shape[-1])
+    with np.errstate(all="ignore"):  # infinity gives NaN without a warning, as in torch
+        return added(np, maxima, totals, blends)
 
 
 def _part_of(blend: Blend) -> Part:
@@ -121,8 +123,7 @@ class _Merge(torch.autograd.Function):
             return ours
 
         messages = gather(group, lambda: flat(_part_of(blend()), shape), flat_size(shape))
-        # The same bits on each rank.
-        total = Part(*map(torch.from_numpy, added(np, *sides_of(messages, shape))))
+        total = Part(*map(torch.from_numpy, sum_of(messages, shape)))
         assert ours is not None
         numbers = total.reading().to(ours.numbers)
         log_normaliser = total.log_normaliser().to(ours.log_normaliser)

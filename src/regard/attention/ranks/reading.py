@@ -18,11 +18,11 @@ from regard.attention.looks import Look
 from regard.attention.looks.sharing import shared
 from regard.attention.masks import MaskLike
 from regard.attention.normalisers import NormaliserLike, Softmax, as_normaliser
-from regard.attention.parts import Part, added, quotient
+from regard.attention.parts import Part, quotient
 from regard.attention.positions.biases import BiasLike
 from regard.attention.products import widen
 from regard.attention.ranks.keys import ROOM, Description, Keys, agree, meet
-from regard.attention.ranks.merge import Blend, Inputs, flat, flat_size, merge, sides_of
+from regard.attention.ranks.merge import Blend, Inputs, flat, flat_size, merge, sum_of
 from regard.attention.scores import ScoreLike
 from regard.attention.scores.score import with_parameters
 from regard.attention.shapes import Shape
@@ -124,8 +124,8 @@ def attend_over_ranks(
     sharded = shard(group, query, key, value, **options)
     request, answers, width = sharded.request, sharded.keys.answers, value.shape[-1]
     if answers is not None:
-        sides = sides_of(answers, (*request.frame.batch, request.queries, width))
-        return torch.from_numpy(quotient(*added(np, *sides)[1:])).to(value)
+        _, total, blend = sum_of(answers, (*request.frame.batch, request.queries, width))
+        return torch.from_numpy(quotient(total, blend)).to(value)
     shape = (*request.batch(), request.queries, width)
 
     def compute(common: list[Tensor | None], apart: list[Tensor | None]) -> Blend:
