@@ -386,6 +386,15 @@ def test_changed_lengths_do_not_change_gradients() -> None:
         assert torch.equal(got, exact)
 
 
+def test_changed_documents_raise_before_gradients_that_are_recorded() -> None:
+    tensors, ids = draw_tensors(Frame((1, 1), 8, 8, CPU), 4, 4, torch.float64), torch.arange(8) // 4
+    with regard.kernel("sdpa"):
+        reading = regard.attend(*tensors, mask=masks.documents(ids))
+    ids.fill_(0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation: mask"):
+        torch.autograd.grad(reading.sum(), tensors, create_graph=True)
+
+
 @pytest.mark.parametrize(
     "mask",
     [

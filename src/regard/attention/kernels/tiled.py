@@ -43,6 +43,7 @@ from regard.attention.masks import Given
 from regard.attention.masks.positions import Band
 from regard.attention.masks.tiles import Tile, tiles
 from regard.attention.products import product_dtype, widen
+from regard.attention.versions import Versions
 from regard.loops.availability import differentiated, transformed
 
 AREA = 1 << 20  # pairs from which tiles are worth their calls (benchmarks/masks.py)
@@ -194,6 +195,9 @@ class _Fused(torch.autograd.Function):
         ctx: Any, tiling: Tiling, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None
     ) -> Tensor:
         ctx.tiling, ctx.surroundings = tiling, Surroundings(query)
+        # Gradients of gradients divide the mask again.
+        tensors = tiling.request.mask_tensors() or []
+        ctx.mask_versions = Versions(("mask", tensor) for tensor in tensors)
         reading, sums = _fused(tiling, query, key, value, bias)
         ctx.save_for_backward(query, key, value, bias, reading, sums)
         return reading
@@ -204,6 +208,7 @@ class _Fused(torch.autograd.Function):
         query, key, value, bias, reading, sums = ctx.saved_tensors
         sides = query, key, value
         if torch.is_grad_enabled():  # create_graph=True
+            ctx.mask_versions.check_gradients()
             division = _division(tiling.request, is_written=True)
             blocks = _blocks(replace(tiling, entries=division))
             constants = blocks, ctx.surroundings, ctx.needs_input_grad[1:], upstream
