@@ -1,8 +1,8 @@
 """A softmax reading in one pass over keys and values, as fast as a sum of their bytes (benchmarks/memory.py).
 
-A tile of rows stays in the first cache: it is scored, and its values are blended. The largest score so far is
-subtracted in the exponent; a larger one later scales what was summed up (Milakov and Gimelshein 2018, arXiv 1805.02867,
-algorithm 3).
+A tile of rows stays in the first cache: it is scored, and its values are blended, while the next tile comes from
+memory. The largest score so far is subtracted in the exponent; a larger one later scales what was summed up (Milakov
+and Gimelshein 2018, arXiv 1805.02867, algorithm 3).
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from regard.loops.compiling import compiled, inner, inner_sum, lanes
 from regard.loops.exponentials import exponential
 from regard.loops.rows import peak_of
-from regard.memory.row_loops import divided, dot, number
+from regard.memory.row_loops import divided, dot, fetch, number
 
 TILE = 16  # rows
 SUMMED = 64  # rows whose values float32 sums up
@@ -85,6 +85,9 @@ def fold(
         begin, scores = np.uint64(start), room[: min(TILE, len(keys) - start)]
         count = np.uint64(len(scores))
         for row in range(count):
+            # The processor itself does not look beyond the arithmetic of a tile.
+            fetch(keys, begin + np.uint64(TILE) + row)
+            fetch(values, begin + np.uint64(TILE) + row)
             product = dot(query, keys, begin + row)
             scores[row] = divided(product, keys, begin + row) if by_length else product
         if len(readable):

@@ -7,12 +7,14 @@ import numpy as np
 import torch
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
+from numba.core.cgutils import get_item_pointer, get_or_insert_function
 from torch import Tensor
 
 from regard.attention.scores.score import SHORTEST
 from regard.loops.compiling import has, inner, inner_sum, lanes
 from regard.loops.vectors import llvm_function
 
+LINE = 64  # bytes that a cache takes from memory together
 KINDS = {
     torch.float32: np.float32,
     torch.bfloat16: np.int16,
@@ -60,6 +62,33 @@ def dot(vector: Any, rows: Any, row: Any) -> Any:
     for column in range(np.uint64(len(vector))):
         total += number(vector[column]) * number(rows[row, column])
     return total
+
+
+@llvm_function
+def _fetch_line(context: Any, rows: Any, row: Any, column: Any) -> Any:
+    """Begin to bring a number and its neighbours from memory to the cache."""
+
+    def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = signature.args[0]
+        array, place = context.make_array(kind)(context, builder, value=arguments[0]), arguments[1:]
+        pointer = get_item_pointer(context, builder, kind, array, place, wraparound=False)
+        number, byte = ir.IntType(32), ir.IntType(8).as_pointer()
+        declared = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        fetch = get_or_insert_function(builder.module, declared, "llvm.prefetch.p0i8")
+        options = number(0), number(3), number(1)  # to read, into the nearest cache, as data
+        builder.call(fetch, [builder.bitcast(pointer, byte), *options])
+        return context.get_dummy_value()
+
+    return types.none(rows, row, column), lower
+
+
+@inner
+def fetch(rows: Any, row: Any) -> None:
+    """Begin to bring a row from memory, while others are read; processors ignore one beyond the last."""
+    column: Any = np.uint64(0)
+    while column < np.uint64(rows.shape[1]):
+        _fetch_line(rows, row, column)
+        column += np.uint64(LINE // rows.itemsize)
 
 
 @inner
