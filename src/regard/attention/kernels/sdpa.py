@@ -113,10 +113,10 @@ def fused_with_sums(request: Request, value: Tensor) -> tuple[Tensor, Tensor] | 
     if dots_objection(request, value) is not None:
         return None
     query, key, scale = factors(request)
-    width, is_traced = query.shape[-1], torch.is_grad_enabled()
+    width, has_graph = query.shape[-1], torch.is_grad_enabled()
     if value.shape[-1] != width or not isinstance(scale, float | int):
         return None
-    if is_traced and (query.requires_grad or key.requires_grad or value.requires_grad):
+    if has_graph and (query.requires_grad or key.requires_grad or value.requires_grad):
         return None
     batch = request.frame.batch
     sides = (flat(side, batch) for side in (query, key, value))

@@ -150,8 +150,8 @@ def _part(request: Request, value: Tensor) -> Part | None:
     """The reading of keys that may all be read, without a gradient; None for other requests."""
     if request.is_masked or request.dropout or request.is_traced:
         return None
-    is_traced, tensors = torch.is_grad_enabled(), (request.query, request.key, value)
-    if is_traced and any(tensor.requires_grad for tensor in tensors):
+    has_graph, tensors = torch.is_grad_enabled(), (request.query, request.key, value)
+    if has_graph and any(tensor.requires_grad for tensor in tensors):
         return None
     if torch.is_autocast_enabled(value.device.type):
         return None
@@ -161,7 +161,7 @@ def _part(request: Request, value: Tensor) -> Part | None:
     if request.size > FEW:
         return None
     scores = scores_of(request)[0]
-    if is_traced and scores.requires_grad:  # by parameters
+    if has_graph and scores.requires_grad:  # by parameters
         return None
     normaliser = request.normaliser
     assert isinstance(normaliser, Softmax)

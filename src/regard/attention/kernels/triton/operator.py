@@ -220,7 +220,9 @@ def _read(call: Call) -> tuple[Tensor, Tensor]:
     queries, keys, _, width = call.sizes
     tile, shares = sizes.of_reading(queries, keys, width, call.entries)
     reading = call.v.new_empty(shares * call.entries, queries, width)
-    norms = torch.empty(shares * call.entries, 2, queries, device=reading.device)
+    norms = torch.empty(
+        shares * call.entries, 2, queries, dtype=torch.float32, device=reading.device
+    )
     features = call.features()
     grid = (-(-queries // tile.outer) * call.entries, -(-width // tile.wide), shares)
     tensors = (*call.inputs(*features, call.v), reading, norms)
