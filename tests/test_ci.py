@@ -111,13 +111,18 @@ def test_everything_runs_and_is_printed(checks):
         assert f"{name} has run" in done.stdout
 
 
-def test_code_that_fails_stops_the_packaging_and_prints_what_it_said(checks):
-    program(checks / ".ci/release", 'touch here; echo "half built"; sleep 600; echo never')
-    program(checks / "programs/bin/ruff", "until [ -e here ]; do sleep 0.1; done; exit 1")
+def check_half_built(checks: Path) -> None:
+    """The run fails, ends the part beside before it is done, and prints what it said."""
     done = run(checks / ".ci/run", folder=checks)
     assert done.returncode == 1
     assert "half built" in done.stdout
     assert "never" not in done.stdout
+
+
+def test_code_that_fails_stops_the_packaging_and_prints_what_it_said(checks):
+    program(checks / ".ci/release", 'touch here; echo "half built"; sleep 600; echo never')
+    program(checks / "programs/bin/ruff", "until [ -e here ]; do sleep 0.1; done; exit 1")
+    check_half_built(checks)
 
 
 def test_an_installation_that_fails_stops_the_front_end(checks):
@@ -125,10 +130,7 @@ def test_an_installation_that_fails_stops_the_front_end(checks):
     program(checks / ".ci/front-end", 'touch here; echo "half built"; sleep 600; echo never')
     waiting = README.replace("cp -r programs", "until [ -e here ]; do sleep 0.1; done; cp -r none")
     (checks / "README.md").write_text(waiting)
-    done = run(checks / ".ci/run", folder=checks)
-    assert done.returncode == 1
-    assert "half built" in done.stdout
-    assert "never" not in done.stdout
+    check_half_built(checks)
 
 
 def test_a_front_end_that_fails_fails_the_run_before_its_checks(checks):

@@ -1,4 +1,4 @@
-"""A softmax reading in one pass over keys and values, as fast as a sum of their bytes (benchmarks/memory.py).
+"""A softmax reading in one pass over keys and values; benchmarks/memory.py shows it beside a sum of their bytes.
 
 A tile of rows stays in the first cache: it is scored, and its values are blended, while the next tile comes from
 memory. The largest score so far is subtracted in the exponent; a larger one later scales what was summed up (Milakov

@@ -1,7 +1,7 @@
 """Queries that follow one another, each run of them read by a call of torch's fused attention over a run of keys.
 
 So packed sentences, documents and causal masks with padding are read. Tensors are cut at once, and what the calls
-return is joined at once: part by part, this would take half as long as reading a sentence of a hundred positions.
+return is joined at once: an operation of torch for each cut would take about as long as a call for a short sentence.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ class Calls(NamedTuple):
         keys, values = self.of_keys(key), self.of_keys(value)
         return zip(self.of_queries(query), keys, values, self.triangles, strict=True)
 
-    def total(self, parts: tuple[Tensor, ...], keys: Tensor) -> Tensor:
-        """The sum of what calls return for their keys, for all keys."""
+    def total(self, gradients: tuple[Tensor, ...], keys: Tensor) -> Tensor:
+        """The gradients of all keys, from those that each call returns for its keys."""
         if self.divide_keys:
-            return torch.cat(parts, -2)
+            return torch.cat(gradients, -2)
         total = widen(torch.zeros_like(keys))
-        for place, part in zip(self.of_keys(total), parts, strict=True):
-            place.add_(part)
+        for place, gradient in zip(self.of_keys(total), gradients, strict=True):
+            place.add_(gradient)
         return total
 
 
@@ -97,8 +97,8 @@ def gradients_apart(
     query, key, value = sides
     of_rows = (calls.of_queries(upstream), calls.of_queries(reading), calls.of_queries(sums, -1))
     gradients = [
-        fused_backward(above, *parts, blend, total, 0.0, triangle, scale=scale)
-        for (*parts, triangle), above, blend, total in zip(
+        fused_backward(above, *vectors, blend, total, 0.0, triangle, scale=scale)
+        for (*vectors, triangle), above, blend, total in zip(
             calls.cut(query, key, value), *of_rows, strict=True
         )
     ]

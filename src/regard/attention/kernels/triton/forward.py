@@ -104,19 +104,19 @@ def join(
     at = rows // queries * 2 * queries + rows % queries
     peak = tl.full((OUTER,), float("-inf"), tl.float32)
     for share in range(shares):
-        here = tl.load(norms + share * 2 * count + at, mask=inside, other=float("-inf"))
-        peak = tl.maximum(peak, here)
+        share_peak = tl.load(norms + share * 2 * count + at, mask=inside, other=float("-inf"))
+        peak = tl.maximum(peak, share_peak)
     ground = tl.where(peak == float("-inf"), 0.0, peak)
     total = tl.zeros((OUTER,), tl.float32)
     blend = tl.zeros((OUTER, WIDE), tl.float32)
     for share in range(shares):
         place = norms + share * 2 * count + at
-        here = tl.load(place, mask=inside, other=float("-inf"))
-        part = tl.load(place + queries, mask=inside, other=0.0)
-        part *= tl.exp2((here - ground) * (factor * LOG2E))
-        total += part
+        share_peak = tl.load(place, mask=inside, other=float("-inf"))
+        share_total = tl.load(place + queries, mask=inside, other=0.0)
+        share_total *= tl.exp2((share_peak - ground) * (factor * LOG2E))
+        total += share_total
         numbers = load_rows(readings + share * count * width, rows, count, columns, width)
-        blend += part[:, None] * numbers
+        blend += share_total[:, None] * numbers
     blend = blend / tl.where(total > 0.0, total, 1.0)[:, None]
     store_rows(reading, rows, count, columns, width, blend)
     if tl.program_id(1) == 0:
